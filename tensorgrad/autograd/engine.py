@@ -126,7 +126,7 @@ def _run_plain(roots, keep_graph: bool) -> list | None:
                     slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
             elif target.__class__ in PLAIN and target._hooks is None and grad is not None:
                 array, given = target._array, grad._array
-                if given.shape != array.shape or given.dtype is not array.dtype:
+                if (given.shape != array.shape or given.dtype is not array.dtype) and target._requires_grad is True:
                     grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
                 if target._requires_grad is not True:
                     pass  # detached or no longer requires grad; or a view created without grad
@@ -183,7 +183,12 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
                     slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
                 continue
             array = target._array
-            if grad is not None and (grad._array.shape != array.shape or grad._array.dtype is not array.dtype):
+            wanted_here = captured is not None or target._requires_grad is True
+            if (
+                wanted_here
+                and grad is not None
+                and (grad._array.shape != array.shape or grad._array.dtype is not array.dtype)
+            ):
                 grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
             if captured is not None:
                 if grad is not None and edge in captured:
@@ -449,6 +454,11 @@ def _add(leaf: Tensor, grad: Tensor, attached: bool) -> None:
         leaf._grad = total(present, grad)
     elif attached or present._array.dtype is not array.dtype or present._array.shape != array.shape:
         added = total(present, grad)
+        if not attached and added._array.shape != present._array.shape:  # the leaf got another form since
+            raise RuntimeError(
+                f"output with shape {list(present._array.shape)} doesn't match the broadcast shape "
+                f"{list(added._array.shape)}: the gradient of a tensor whose shape was changed by `.data` or `set_`"
+            )
         leaf._grad = added if leaf._array.flags.c_contiguous else detachable(added, leaf)
     elif present._array.__class__ is not array.__class__:  # one of them is sparse
         added = total(present, grad)

@@ -325,13 +325,7 @@ elsewhere(__name__, {name: f"tensorgrad.autograd.{file}" for file, names in _ELS
 
 
 def raise_modified(node: Node, array, storage, version, edge):
-    """Raises the error for a saved tensor that was written in place, naming it and both versions.
-
-    Not if it is kept for the gradient of one of several inputs, which is a view without a history: PyTorch does not
-    save it then.
-    """
-    if node.__class__ is Node and _kept_for_nothing(node, array, version):
-        return
+    """Raises the error for a saved tensor that was written in place, naming it and both versions."""
     kind = legacy_type_name(array)
     made_by = ""
     if edge is None and hasattr(node, "op"):  # if the values stay arrays, outputs are passed without their edge
@@ -345,18 +339,6 @@ def raise_modified(node: Node, array, storage, version, edge):
         f"[{kind} {list(array.shape)}]{made_by} is at version {storage.version}; expected version {version} instead"
         ". Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
         f"torch.autograd.set_detect_anomaly(True, check_nan=False). (The value is needed by {node.name()}.)"
-    )
-
-
-def _kept_for_nothing(node: Node, array, version) -> bool:
-    wrt = [p.name for p in node.op.params if p.is_tensor and p.name in node.op.wrt]
-    if len(wrt) < 2 or len(wrt) != len(node.edges):
-        return False
-    users = [node.op.saved[name] for name, saved in zip(node.op.saved, node.saved, strict=False)
-             if saved.__class__ is tuple and saved[0] is array and saved[2] == version]  # fmt: skip
-    edges = [node.edges[wrt.index(name)] for inputs in users for name in inputs if len(inputs) == 1 and name in wrt]
-    return 0 < len(users) == len(edges) and all(
-        e is None or (isinstance(e[0], Tensor) and e[0]._requires_grad is VIEW) for e in edges
     )
 
 

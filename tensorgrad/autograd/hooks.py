@@ -74,7 +74,12 @@ def retain_grad(self: Tensor) -> None:
     >>> y.grad, x.grad
     (tensor(2.), tensor(12.))
     """
-    edge = edge_of(self)
+    try:
+        edge = edge_of(self)
+    except RuntimeError:  # a view that must no longer be asked for its history, and has none
+        if self._edge is None:
+            return
+        raise
     if edge is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if not isinstance(edge[0], Tensor):
@@ -92,7 +97,7 @@ def _retains_grad(self: Tensor) -> bool:
     try:
         edge = edge_of(self)
     except RuntimeError:  # a view that must no longer be asked for its history
-        return False
+        edge = self._edge
     if edge is None or isinstance(edge[0], Tensor) or edge[0].hooks is None:
         return False
     reference = edge[0].hooks.retained.get(edge[1])

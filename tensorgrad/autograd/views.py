@@ -31,6 +31,16 @@ def edge_of(tensor: Tensor):
     return view_edge(tensor) if requires else None
 
 
+class _End(tuple):
+    """An edge that leads to a view without a history. It is false: for its gradient nodes save nothing, and compute
+    nothing, while what is computed from the view requires grad."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+
 def is_end(edge) -> bool:
     """Whether the edge leads to a view without a history (made under no_grad, say), which keeps no gradient."""
     return isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW
@@ -79,7 +89,7 @@ def view_edge(view: Tensor):
     base, steps, version, recorded = view._view  # type: ignore[misc]
     if view._storage.version == version:
         if view._edge is None and base.requires_grad:
-            return (_end(view), 0)  # created under no_grad, or before its base required grad: gradients end here
+            return _End((_end(view), 0))  # created under no_grad, or before its base required grad: gradients end here
         return view._edge
     if not _shares(view):
         view._view, view._requires_grad = None, view._edge is not None

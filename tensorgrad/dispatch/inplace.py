@@ -147,7 +147,9 @@ def make_composite(name: str, function, row=None):
     """The in-place method of a composite: computes out of place, then copies over the tensor.
 
     If an op with the tensor as its first input computed the result, its node becomes the tensor's history, as it does
-    for the in-place method of a row. Otherwise the history is that of the copy. Called without keywords, it is that of `row`, if one is given.
+    for the in-place method of a row. Otherwise the history is that of the copy.
+
+    Called without keywords, it is that of `row`, if one is given.
     """
     direct = None if row is None else make(row)
 

@@ -620,7 +620,7 @@ def _record(op: Op, tensors: list[Param]) -> str:
         if p.kind is LIST:
             find.append(f"e{i} = [edge_of(t) for t in {p.name}] if r{i} else [None] * len(x{i})")
             edges.append(f"*e{i}")
-            some.append(f"any(e{i})")
+            some.append(f"e{i}.count(None) < len(e{i})")  # not `any`: an edge that leads nowhere is false
         else:
             n = p.name
             find.append(f"e{i} = ({n}._edge or ({n}, 0)) if r{i} is True else view_edge({n}) if r{i} else None")
@@ -670,6 +670,8 @@ def _saved(op: Op, k: int, name: str, users: set[str], tensors: list[Param]) -> 
         return saves
     index = {p.name: i for i, p in enumerate(tensors)}
     needed = " or ".join(f"e{index[user]} is not None" for user in op.wrt if user in users)
+    if len(users) == 1 and name not in op.outputs and LIST not in [p.kind for p in tensors]:
+        needed = needed.removesuffix(" is not None")  # not for an edge that leads nowhere (autograd/views.py)
     return f"{saves} if {needed} else None"
 
 
@@ -783,7 +785,7 @@ def _edge_of(op: Op, name: str, k: int) -> str:
 
 def _gradient(op: Op, p: Param) -> str:
     call = f"D_{p.name}({', '.join(arguments_of(op.formulas[p.name]))})"
-    return f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} is not None else None"
+    return f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} else None"
 
 
 def _needs(wanted: list[Param]) -> str:
@@ -905,7 +907,7 @@ def _arrays_from_formulas(op: Op) -> str:
     for p in _differentiated(op):
         given = ", ".join("g._array" if name == "g" else name for name in arguments_of(op.formulas[p.name]))
         made = "as_view_of" if op.kind == "view" else "as_grad"
-        results.append(f"{made}(D_{p.name}({given}), g) if e_{p.name} is not None else None")
+        results.append(f"{made}(D_{p.name}({given}), g) if e_{p.name} else None")
     return f"return [{', '.join(results)}]"
 
 

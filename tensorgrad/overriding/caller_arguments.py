@@ -114,7 +114,7 @@ def completed_method(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tu
 
 
 def _has_default(name: str, values: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    return name in defaults and (values[name] is defaults[name] or defaults[name] is MISSING)
+    return name in defaults and values[name] is defaults[name]
 
 
 def _counted_by_caller(codes: Collection[CodeType]) -> tuple[int, tuple[str, ...]] | None:

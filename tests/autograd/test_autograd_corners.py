@@ -121,3 +121,24 @@ def test_what_a_program_gets_as_gradient_it_may_write_to(torch):
         gradient[1] *= 2
         seen.append(gradient)
     return seen
+
+
+@alike
+def test_a_gradient_of_another_shape_is_refused(torch):
+    """A leaf that got another shape keeps the gradient that it had: the sum of both would have a third shape."""
+    found = []
+    for change in ("x.data = torch.ones(2, 1)", "x.set_(torch.ones(2, 1))", "x.data = torch.ones(3, 2)"):
+        x = torch.ones(1, 2, requires_grad=True)
+        x.square().sum().backward()
+        with torch.no_grad():
+            exec(change, {"x": x, "torch": torch})
+        found += [error(lambda: x.square().sum().backward()).partition(":")[0], x.grad]
+    y = torch.ones(2, 3, requires_grad=True)
+    z = y.chunk(2, 0)[0]
+    z.retain_grad()
+    y.detach().zero_()
+    with torch.no_grad():
+        view = y[0]
+        y.zero_()
+    view.retain_grad()  # nothing to retain: it has no history
+    return found, z.retains_grad, view.retains_grad

@@ -215,3 +215,24 @@ def test_what_is_saved_for_such_views(how):
         return found
 
     test_it()
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_nothing_is_saved_for_the_gradient_of_such_a_view(how):
+    """Neither does an op on a list of tensors forget the others."""
+
+    @alike
+    def test_it(torch):
+        base, v = made(torch, how, lambda x: x.reshape(-1))
+        w = torch.ones_like(v).detach().requires_grad_()
+        plain = torch.ones_like(v).detach()
+        packed = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: packed.append(0) or x, lambda x: x):
+            for f in (lambda a, b: a * b, torch.atan2, torch.hypot, torch.div, torch.maximum, torch.dot):
+                for other in (plain, w):
+                    packed.append([f(v, other).requires_grad, f(other, v).requires_grad])
+        y = torch.cat([v, plain]), torch.stack([v, w])
+        y[1].sum().backward()
+        return packed, [x.requires_grad for x in y], w.grad, base.grad
+
+    test_it()

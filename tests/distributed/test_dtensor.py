@@ -28,3 +28,15 @@ def test_like_torch_itself(tmp_path):
 def test_samples_of_ops_are_right_or_refused():
     output = run(2, ["-m", "tests.distributed.dtensor_database", 1], EVERY=3)[0][1]  # all: EVERY=1
     assert int(output.splitlines()[-1].split()[0]) >= 150, output
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "dict"])
+def test_what_contains_itself_is_refused_as_without_distributed_tensors(kind):
+    import tensorgrad
+    from tensorgrad.distributed.tensor import DTensor  # from now on, calls are looked through for its tensors
+
+    given = [1]
+    given.append({"list": given, "tuple": (given,), "dict": {"a": given}}[kind])
+    with pytest.raises(RuntimeError if kind == "dict" else (TypeError, ValueError)):
+        tensorgrad.tensor(given)
+    assert DTensor

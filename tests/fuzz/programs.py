@@ -31,24 +31,20 @@ LARGEST = 1e6  # programs end when a number is larger, as rounding then shows
 KNOWN: tuple[Known, ...] = (
     Known(
         r"\.set_\(",
-        "^(is_leaf|requires_grad|retains_grad) of|^error: nothing.*(derivative for set_|view of a leaf Variable"
-        "|Can't detach views|setStorage)|^error: RuntimeError.*(modified by an inplace|invalid gradient"
-        "|derivative for set_)",
+        "^(is_leaf|is_inference|requires_grad|retains_grad) of|^error: nothing.*(derivative for set_|setStorage"
+        "|view of a leaf Variable|autograd::NotImplemented|Can't detach views)"
+        "|^error: RuntimeError.*(modified by an inplace|invalid gradient"
+        "|derivative for set_|on inference tensor outside InferenceMode)",
         "set_ gives a tensor that was computed the memory of another: PyTorch keeps the history of numbers that "
         "are gone, here it is forgotten",
     ),
     Known(
         r"\.data = ",
         "^error.*(invalid gradient|expected shape|size of tensor|broadcast shape|modified by an inplace|second time"
-        "|not have been used)|^is_leaf of .*RuntimeError|^(values|form) of \\w+\\.grad|^(shape of|names)",
-        "a tensor that got another form or memory by .data after it was used, or was seen: each library notices at "
-        "another moment",
-    ),
-    Known(
-        r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.data = ",
-        "^requires_grad of",
-        "a view that got other memory by .data: PyTorch still asks its former base, here it leaves it behind once it "
-        "was looked at",
+        "|not have been used|must be a matrix|Can't detach views|view of a leaf Variable)|^requires_grad of"
+        "|^is_leaf of .*RuntimeError|^(values|form) of \\w+\\.grad|^(shape of|names)",
+        "a tensor that got another form or memory by .data after it was used, or was seen, and its views: PyTorch "
+        "still asks a former base; each library notices at another moment",
     ),
     Known(
         r"\.data\b",
@@ -61,7 +57,7 @@ KNOWN: tuple[Known, ...] = (
         "|setStorage|doesn't match the broadcast shape)|^error: .*view size is not compatible",
         "PyTorch's gradient of a sum is expanded, a view with one element for all; here it is a tensor of its own",
     ),
-    Known(r"autograd\.grad\(\w+\.sum\(\)", "^(values of|sharing)", "the same, where it is written to"),
+    Known(r"autograd\.grad\(\w+\.sum\(\)", "^(values of|sharing|requires_grad of)", "the same, where it is written to"),
     Known(
         "backward",
         r"^sharing: (.*), in PyTorch (?=.*\['t\d+\.grad'(, 't\d+\.grad')+\])",
@@ -106,13 +102,29 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"inference_mode\(\)[\s\S]*\.(data|detach\(\))[.[]",
         "^error: nothing.*Inplace update to inference tensor",
-        "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by its "
-        "views; here both may",
+        "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by "
+        "its views; here both may",
     ),
     Known(
         r"no_grad\(\): (t\d+) = t\d+[.[][\s\S]*\b\1\.requires_grad(_\(\)| = True)",
         "^is_leaf of .*RuntimeError|^error: nothing.*(A view was created in no_grad mode)",
         "a view made under no_grad that was made a leaf of its own: PyTorch refuses it once its base was written to",
+    ),
+    Known(
+        r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.requires_grad(_\(\)| = True)",
+        "^is_leaf of",
+        "a view that was made a leaf of its own: in PyTorch it is computed again once its base was",
+    ),
+    Known(r"", "INTERNAL ASSERT FAILED", "PyTorch asks to report this as its own error"),
+    Known(
+        r"dtype=torch.int64",
+        "^requires_grad of .*: False, in PyTorch True",
+        "PyTorch lets integers require grad into which a tensor that does was written by an index that is a view",
+    ),
+    Known(
+        r"(t\d+) = t\d+\.[\s\S]*, out=\1\)",
+        "^error: RuntimeError: Function \\w+ returned an invalid gradient.* in PyTorch nothing",
+        "a view that an output resized keeps the history of its former elements",
     ),
     Known(
         r", out=t\d+\)\Z",

@@ -177,6 +177,33 @@ def test_modes_see_what_was_written():
     assert story(tensorgrad) == story(torch)
 
 
+METHODS_IN_MODES = (
+    "t.unsqueeze(0)", "t.unsqueeze(dim=0)", "t.cumsum(0)", "t.cumprod(dim=1)", "t.logcumsumexp(0)", "t.cummax(0)",
+    "t.select(0, 0)", "t.narrow(0, 0, 1)", "t.index_select(0, i)", "t.gather(0, i.expand(1, 2))", "t.movedim(0, 1)",
+    "t.unfold(0, 1, 1)", "t.unflatten(0, (1, 2))", "t.softmax(0)", "t.log_softmax(dim=0)", "t.logsumexp(0)",
+    "t.transpose(0, 1)", "t.index_fill(0, i, 2.0)", "t.index_add(0, i, t[:1])", "t.kthvalue(1, 0)", "t.sum(0, True)",
+    "t.unsqueeze(0).expand(2, 2, 2)", "t.cumsum(0).unsqueeze(-1).squeeze(-1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", METHODS_IN_MODES)
+def test_no_argument_of_a_method_is_lost_in_a_mode(text):
+    """What is passed on has the values that were written, in a line of several calls and when the op is new, too."""
+
+    def story(library):
+        class PassingOn(library.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {}))
+
+        names = {"t": library.arange(4.0).reshape(2, 2), "i": library.tensor([0])}
+        exec(f"r = [{text}, {text}]", names)
+        with PassingOn():
+            exec(f"a = {text}; b = {text}; s = [a, b]", names)
+        return str(names["r"]), str(names["s"])
+
+    assert story(tensorgrad) == story(torch)
+
+
 @pytest.mark.parametrize("name", ["grad", "data", "T", "mT", "H", "mH", "real"])
 def test_properties_that_are_tensors_are_asked_for(name):
     def story(library):

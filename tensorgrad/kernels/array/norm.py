@@ -303,10 +303,12 @@ def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out, dtype_kept
         xp.subtract(x[:, columns], _expanded(x, mean[channels], length), d)
         squares = _channel_dot(xp, d, d, length)
         if dtype_kept.name == "bfloat16":
-            var[channels] = squares.astype(dtype_kept) / count.astype(dtype_kept)
+            squares = squares.astype(dtype_kept)
+            rounded = (squares / count.astype(dtype_kept)).astype(x.dtype)
+            var[channels] = squares.astype(x.dtype) / count  # not rounded: the running variance is another quotient
         else:
-            var[channels] = squares / count
-        rstd[channels] = _inverse_deviation(xp, var[channels], eps)
+            rounded = var[channels] = squares / count
+        rstd[channels] = _inverse_deviation(xp, rounded, eps)
         if dtype_kept.itemsize == 2:
             rstd[channels] = rstd[channels].astype(dtype_kept)
             factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
@@ -322,12 +324,29 @@ def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out, dtype_kept
 
 
 def updated_running(running_mean, running_var, mean, var, count, momentum):
-    """Returns the running statistics after a batch of `count` elements per channel, using the unbiased variance."""
+    """Returns the running statistics after a batch of `count` elements per channel, using the unbiased variance.
+
+    As in PyTorch, each step is rounded to bfloat16 if they are kept in it, but for the last sum of the variance;
+    statistics in float16 are computed in float32.
+    """
+    if running_mean.dtype.name == "bfloat16":
+        return _updated_in_bfloat16(running_mean, running_var, mean, var, count, momentum)
     unbiased = var * (count / (count - 1)) if count > 1 else var * math.inf
     return (
-        (running_mean * (1 - momentum) + mean * momentum).astype(running_mean.dtype, copy=False),
-        (running_var * (1 - momentum) + unbiased * momentum).astype(running_var.dtype, copy=False),
+        (_wide(running_mean) * (1 - momentum) + mean * momentum).astype(running_mean.dtype, copy=False),
+        (_wide(running_var) * (1 - momentum) + unbiased * momentum).astype(running_var.dtype, copy=False),
     )
+
+
+def _updated_in_bfloat16(running_mean, running_var, mean, var, count, momentum):
+    dtype = running_mean.dtype
+    new, old = dtype.type(momentum), dtype.type(1) - dtype.type(momentum)
+    with ignored():
+        unbiased = (var * count).astype(dtype) / dtype.type(count - 1)
+        return (
+            new * mean.astype(dtype) + old * running_mean,
+            (np.float32(new) * _wide(unbiased) + _wide(old * running_var)).astype(dtype),
+        )
 
 
 def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):

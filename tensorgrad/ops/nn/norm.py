@@ -312,6 +312,13 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     _check_mixed(x, *arrays)
 
 
+def _like_running(input: Tensor, weight: Tensor | None, bias: Tensor | None, running: Tensor | None):
+    """The weight; ones if running statistics alone say that statistics are kept in more digits than the input has."""
+    if running is None or weight is not None or bias is not None or running.dtype is input.dtype:
+        return weight
+    return running.new_ones(running.shape) if input.dtype.itemsize == 2 else weight
+
+
 def _update_each_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:
     """`_update_running` for each sample of a batch. Raises: RuntimeError if they are to share statistics."""
     unbiased = var * (count / (count - 1)) if count > 1 else var * float("nan")
@@ -404,6 +411,7 @@ def _batch_normalized(input, running_mean, running_var, weight, bias, training, 
         return input.clone()
     if not training:
         return _batch_norm(input, weight, bias, running_mean, running_var, False, eps)[0]
+    weight = _like_running(input, weight, bias, running_mean)
     out, mean, var = _batch_norm(input, weight, bias, None, None, True, eps)
     if running_mean is not None:
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
@@ -438,6 +446,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         refuse_grad("native_batch_norm", (input, weight, bias, running_mean, running_var, out))
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
     used = (None, None) if training else (running_mean, running_var)
+    weight = _like_running(input, weight, bias, running_mean) if training else weight
     result, mean, var = _batch_norm(input, weight, bias, *used, training, eps)
     if training:
         array = input._array
@@ -480,6 +489,7 @@ def instance_norm(
     flat = input.reshape((1, n * c, *array.shape[2:]))
     _check_batch_norm(flat, mean0, var0, w, b, use_input_stats)
     used = (None, None) if use_input_stats else (mean0, var0)
+    w = _like_running(flat, w, b, mean0) if use_input_stats else w
     out, mean, var = _batch_norm(flat, w, b, *used, use_input_stats, eps)
     if use_input_stats and running_mean is not None:
         mean, var = mean.reshape(n, c).mean(0), var.reshape(n, c).mean(0)

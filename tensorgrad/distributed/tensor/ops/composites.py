@@ -121,13 +121,15 @@ def on_whole(function: Any, mesh: Any, args: tuple, options: dict[str, Any]) -> 
     return _replicated(result, mesh)
 
 
-def _distributed(args: tuple, options: dict[str, Any]) -> list[DTensor]:
+def _distributed(args: tuple, options: dict[str, Any], around: tuple = ()) -> list[DTensor]:
+    """Returns the distributed tensors, also those in nested lists; not in a list that is inside itself."""
     found = []
     for value in (*args, *options.values()) if options else args:
         if isinstance(value, DTensor):
             found.append(value)
-        elif value.__class__ in (list, tuple, dict):
-            found += _distributed(tuple(value.values()) if isinstance(value, dict) else tuple(value), {})
+        elif value.__class__ in (list, tuple, dict) and not any(value is outer for outer in around):
+            inside = tuple(value.values()) if isinstance(value, dict) else tuple(value)
+            found += _distributed(inside, {}, (*around, value))
     return found
 
 
