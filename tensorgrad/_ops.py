@@ -385,6 +385,11 @@ def _upsample(mode: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
     return upsample, ("vec",)
 
 
+def _in_place(name: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    """An activation that is not a method: `silu_(x)` for `silu(x, inplace=True)`."""
+    return lambda self: getattr(tensorgrad.nn.functional, name)(self, inplace=True), ("default",)
+
+
 # Operators that users of `torch` write in another way.
 _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "_adaptive_avg_pool2d": _adaptive_avg_pool(2),
@@ -462,6 +467,7 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "slice": (_slice, ("Tensor",)),
     "slice_backward": (_slice_backward, ("default", "out")),
     "threshold_backward": (_threshold_backward, ("default", "grad_input")),
+    **{f"{name}_": _in_place(name) for name in ("hardsigmoid", "hardswish", "mish", "silu")},
     **{name: _loss(name) for name in _LOSSES if name != "l1_loss"},
 }
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`

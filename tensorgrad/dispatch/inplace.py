@@ -228,6 +228,8 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         taken = DISPATCH[0](method, (self, *args), kwargs)
         if taken is not NotImplemented:
             return taken
+    if DISPATCH and LOCAL.dispatch_modes:  # a mode that sees the row would not see the write
+        return self.copy_(function(self, *args, **kwargs))
     tracked = GRAD.enabled and _recorded(self, (*args, *kwargs.values()))
     if tracked:
         check_writable(self)

@@ -252,6 +252,9 @@ class Family:
     views: dict[int, View] = field(default_factory=dict)
 
 
+_RESHAPES = frozenset(("as_strided", "resize", "set", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze"))
+
+
 class Functional(Tracer):
     """A tracer of core operators, whose graph does not write."""
 
@@ -368,6 +371,8 @@ class Functional(Tracer):
     def _value(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Node:
         """The node of what an operator that writes would leave in its first argument."""
         target, name = args[0], name_of(func)[:-1]
+        if name in _RESHAPES:
+            raise NotImplementedError(f"run_decompositions(): {func} changes the shape of a tensor in place")
         modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, (*LOCAL.dispatch_modes, self)
         try:
             if name == "requires_grad":

@@ -555,7 +555,7 @@ def _checked_path(value: Any) -> str:
     if value in _RESERVED:
         raise _Refused(f"{value!r} is not a name of a tensor")
     for part in _text(value).split("."):
-        if not re.fullmatch(r"[A-Za-z0-9_]+", part) or part.startswith("__") or part in _TAKEN or part == "_guards_fn":
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", part) or part.startswith("__") or part in _TAKEN or part == "_guards_fn":
             raise _Refused(f"{value[:80]!r} is not a name of a tensor")
     return value
 

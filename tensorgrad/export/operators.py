@@ -158,8 +158,19 @@ def _rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float 
     return run("rms_norm", (input, list(normalized_shape)), ((weight, None), (eps, None)))
 
 
-def _dropout(name: str) -> Callable:
-    def form(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def _dropout(name: str, training: bool = True, ranks: tuple[int, ...] = ()) -> Callable:
+    """A form of dropout.
+
+    Args:
+        name: the operator.
+        training: the function's default.
+        ranks: numbers of dimensions of which the operator does what the function does; all if there are none.
+    """
+    default = training
+
+    def form(input: Any, p: float = 0.5, training: bool = default, inplace: bool = False) -> Any:
+        if ranks and input.ndim not in ranks:
+            return SKIP
         return run(name + "_" * inplace, (input, p, training))
 
     return form
@@ -328,14 +339,16 @@ FUNCTIONS: dict[str, Callable] = {
 
 # Functions of `torch.nn.functional`, by name.
 FUNCTIONAL: dict[str, Callable] = {
-    "alpha_dropout": _dropout("alpha_dropout"),
+    "alpha_dropout": _dropout("alpha_dropout", False),
     "batch_norm": _batch_norm,
     "binary_cross_entropy": _binary_cross_entropy,
     "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
     "cross_entropy": _cross_entropy,
     "dropout": _dropout("dropout"),
+    "dropout1d": _dropout("feature_dropout", ranks=(3,)),
     "dropout2d": _dropout("feature_dropout"),
-    "feature_alpha_dropout": _dropout("feature_alpha_dropout"),
+    "dropout3d": _dropout("feature_dropout", ranks=(5,)),
+    "feature_alpha_dropout": _dropout("feature_alpha_dropout", False),
     "fold": _fold,
     "glu": _glu,
     "group_norm": _group_norm,

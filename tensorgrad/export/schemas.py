@@ -15,14 +15,15 @@ _ARGUMENTS: dict[str, str] = {
         bitwise_not bitwise_not_ ceil ceil_ conj conj_physical conj_physical_ corrcoef cos cos_ cosh cosh_
         deg2rad deg2rad_ det detach detach_ detach_copy digamma digamma_ dim erf erf_ erfc erfc_ erfinv
         erfinv_ exp exp2 exp2_ exp_ expm1 expm1_ fix fix_ fliplr flipud floor floor_ frac frac_ frexp.Tensor
-        geqrf get_device hardsigmoid hardswish i0 i0_ imag inverse is_complex is_conj is_contiguous
+        geqrf get_device hardsigmoid hardsigmoid_ hardswish hardswish_ i0 i0_ imag inverse is_complex is_conj
+        is_contiguous
         is_distributed is_floating_point is_inference is_neg is_nonzero is_signed isfinite isinf isnan
         isneginf isposinf isreal item lgamma lgamma_ lift_fresh_copy linalg_eig linalg_eigvals
         linalg_matrix_exp log log10 log10_ log1p log1p_ log2 log2_ log_ log_sigmoid logdet logical_not
-        logical_not_ matrix_exp max median min mish msort nanmedian neg neg_ negative negative_ nonzero numel
+        logical_not_ matrix_exp max median min mish mish_ msort nanmedian neg neg_ negative negative_ nonzero numel
         positive rad2deg rad2deg_ ravel real reciprocal reciprocal_ relu relu_ resolve_conj resolve_neg
         retain_grad round round_ rsqrt rsqrt_ selu selu_ set_ sgn sgn_ sigmoid sigmoid_ sign sign_ signbit
-        silu sin sin_ sinc sinc_ sinh sinh_ slogdet special_bessel_j0 special_bessel_j1 special_bessel_y0
+        silu silu_ sin sin_ sinc sinc_ sinh sinh_ slogdet special_bessel_j0 special_bessel_j1 special_bessel_y0
         special_bessel_y1 special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv
         special_exp2 special_expit special_expm1 special_gammaln special_i0 special_i0e special_i1 special_i1e
         special_log1p special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1

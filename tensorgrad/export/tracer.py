@@ -197,7 +197,7 @@ class Tracer(TorchDispatchMode):
         fresh = id(tensor) not in self._names and id(array) in self._recorder._fresh
         lifted = len([n for n in self.constants if n.startswith("lifted_tensor_")])
         name = self._names.get(id(tensor), (None, f"lifted_tensor_{lifted}"))[1]
-        self.constants[name] = tensor if not fresh else tensor.detach().clone()
+        self.constants[name] = self.quietly(lambda t: t.detach().clone(), (tensor,), {}) if fresh else tensor
         node = self._before("c_" + re.sub(r"[^a-z0-9]", "_", name.lower().removeprefix("self_")))
         node.meta["constant"] = name
         self.enter(tensor, node)

@@ -98,6 +98,8 @@ def dispatch(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     else:
         name = function.__name__ if row is None else row.name
         args, kwargs = without_defaults(function, args, kwargs)
+        if row is None:
+            name, args, kwargs = _in_place(function, name, args, kwargs)
     special = _form_of(function, row, name)
     if special is not None:
         made = special(*args, **kwargs)
@@ -115,6 +117,19 @@ def dispatch(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not of_classes:
         return NotImplemented
     raise NotImplementedError(f"{row.name}: not an operator of PyTorch's registry, so no __torch_dispatch__ is called")
+
+
+def _in_place(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[str, tuple, dict[str, Any]]:
+    """The name and arguments of a function, as the registry writes `silu(x, inplace=True)`: `silu_(x)`."""
+    if not function.__module__.endswith("nn.functional"):
+        return name, args, kwargs
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if given.pop("inplace", False) is not True or f"{name}_" in MADE_OF_OTHERS or not hasattr(ops.aten, f"{name}_"):
+        return name, args, kwargs
+    listed = names[: names.index("inplace")]
+    late = {key: value for key, value in given.items() if key not in listed[: len(args)]}
+    return f"{name}_", tuple(given[key] for key in listed[: len(args)]), late
 
 
 def _form_of(function: Callable, row: Any, name: str) -> Callable | None:
@@ -224,6 +239,16 @@ def _listed(name: str, args: tuple) -> tuple:
     )
 
 
+# Operators whose overload follows from the number of arguments by position.
+_BY_COUNT = {
+    "arange": {1: "default", 2: "start", 3: "start_step"},
+    "eye": {1: "default", 2: "m"},
+    "randint": {2: "default", 3: "low"},
+    "randint_like": {2: "default", 3: "low_dtype"},
+    "random_": {1: "default", 2: "to", 3: "from"},
+}
+
+
 def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
     """The overload of an operator that fits the arguments."""
     packet = getattr(ops.aten, name)
@@ -237,8 +262,9 @@ def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
         "self" if name == "where" and len(args) == 3 else "",
         "default" if name in ("copy_", "floor_divide") else "",
         "Tensor_mode" if kwargs.get("rounding_mode") is not None else "",
-        "float" if name == "bernoulli_" and isinstance(second, float) else "",
-        {2: "to", 3: "from"}.get(len(args), "") if name == "random_" else "",
+        "float" if name == "bernoulli_" and not isinstance(second, Tensor) else "",
+        _BY_COUNT.get(name, {}).get(len(args), ""),
+        "float_float" if name == "normal" and tensors[:2] == ["Scalar", "Scalar"] else "",
         "correction" if name in ("std", "std_mean", "var", "var_mean") else "",
         "stable" if kwargs.get("stable") is not None else "",
         "_".join(tensors[:2]),

@@ -70,6 +70,13 @@ def _view(self: Tensor, shape: Any) -> Any:
     return ops.aten._unsafe_view.default(copied, size)
 
 
+def _clone(self: Tensor, memory_format: str | None = None) -> Any:
+    if memory_format is None:
+        return ops.aten.clone.default(self)
+    name = "contiguous_format" if memory_format == "contiguous" else memory_format + "_3d" * (self.ndim == 5)
+    return ops.aten.clone.default(self, memory_format=getattr(tensorgrad, name))
+
+
 def _conv(
     input: Tensor, weight: Tensor, bias: Any = None, stride: Any = (), padding: Any = (), dilation: Any = (),
     groups: int = 1, output_padding: Any = (), transposed: bool = False,
@@ -303,7 +310,7 @@ def _resized(name: str) -> Callable:
 
 ROWS: dict[str, Callable] = {
     "adaptive_avg_pool": _adaptive_avg_pool,
-    "clone_copy": lambda self, *args, **kwargs: ops.aten.clone.default(self),
+    "clone_copy": _clone,
     "all": _reduced("all", lists=False),
     "any": _reduced("any", lists=False),
     "as_strided": _as_strided,
@@ -367,6 +374,7 @@ ROWS: dict[str, Callable] = {
     "prod": _reduced("prod", lists=False),
     "qr": lambda A, mode: ops.aten.linalg_qr.default(A, *([] if mode == "reduced" else [mode])),
     "rdiv": _rdiv,
+    "rpow": lambda exponent, input: ops.aten.pow.Scalar(input, exponent),
     "reshape": _view,
     "scatter_reduce": lambda input, dim, index, src, reduce, include_self: ops.aten.scatter_reduce.two(
         input, dim, index, src, reduce, **({} if include_self else {"include_self": False})

@@ -15,9 +15,11 @@ import numpy as np
 from tensorgrad.fx import Graph as ProgramGraph
 from tensorgrad.fx import GraphModule
 from tensorgrad.nn import Module, Parameter
+from tensorgrad.onnx import resizing  # noqa: F401  enters its operator
+from tensorgrad.onnx.control import If, Loop
 from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
 from tensorgrad.onnx.model import Graph, Model, Node
-from tensorgrad.onnx.operators import OPERATORS
+from tensorgrad.onnx.operators import OLDER, OPERATORS, SEVERAL
 from tensorgrad.onnx.parsing import read_model
 
 LARGEST = 2**31 - 1  # bytes of a model's file
@@ -59,8 +61,7 @@ def load(file: str | os.PathLike | Any) -> GraphModule:
     if len(data) > LARGEST:
         raise InvalidModelError("onnx.load(): the file is larger than 2 GB")
     model = read_model(data, _Folder(folder))
-    _checked(model)
-    return _module(model)
+    return _module(model.graph, _checked(model))
 
 
 class _Folder:
@@ -92,27 +93,39 @@ class _Folder:
             return opened.read(length)
 
 
-def _checked(model: Model) -> None:
-    """Raises: InvalidModelError for a graph that could not run."""
+OLDEST, NEWEST = 11, 28
+_CONTROL = {"If": ("then_branch", "else_branch"), "Loop": ("body",)}  # operators with graphs of their own
+
+
+def _checked(model: Model) -> int:
+    """Returns the version of the operators. Raises: InvalidModelError for a graph that could not run."""
     version = model.opsets.get("", model.opsets.get("ai.onnx"))
-    if version is None or not 13 <= version <= 23:
-        raise InvalidModelError(f"onnx.load(): operators of version {version}: 13 to 23 are read")
-    graph = model.graph
-    known = {""}
+    if version is None or not OLDEST <= version <= NEWEST:
+        raise InvalidModelError(f"onnx.load(): operators of version {version}: {OLDEST} to {NEWEST} are read")
+    _check_graph(model.graph, {""})
+    return version
+
+
+def _check_graph(graph: Graph, known: set[str]) -> None:
+    """Raises: InvalidModelError if a graph uses values that are neither its own nor `known`, or has some twice."""
+    known = set(known)
     for name in [*(t.name for t in graph.initializers), *_inputs(graph)]:
         if not name or name in known:
             raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
         known.add(name)
     for node in graph.nodes:
-        if node.operator == "Constant" and node.domain in ("", "ai.onnx"):
+        plain = node.domain in ("", "ai.onnx")
+        if node.operator == "Constant" and plain:
             if node.inputs or len(node.outputs) != 1 or not node.outputs[0]:
                 raise InvalidModelError("onnx.load(): a Constant has one output and no inputs")
-        elif node.domain not in ("", "ai.onnx") or node.operator not in OPERATORS:
+        elif not plain or (node.operator not in OPERATORS and node.operator not in _CONTROL):
             named = f"{node.domain}::{node.operator}" if node.domain else node.operator
             raise UnsupportedOperatorError(f"onnx.load(): the operator {named} is not read")
         for name in node.inputs:
             if name not in known:
                 raise InvalidModelError(f"onnx.load(): {node.operator} uses {name!r} before it is computed")
+        if node.operator in _CONTROL:
+            _check_control(node, known)
         for name in node.outputs:
             if name and name in known:
                 raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
@@ -122,17 +135,51 @@ def _checked(model: Model) -> None:
             raise InvalidModelError(f"onnx.load(): the output {value.name!r} is not computed")
 
 
+def _check_control(node: Node, known: set[str]) -> None:
+    names = _CONTROL[node.operator]
+    if set(node.attributes) != set(names) or not all(isinstance(node.attributes[n], Graph) for n in names):
+        raise InvalidModelError(f"onnx.load(): {node.operator} has the attributes {sorted(node.attributes)}")
+    for name in names:
+        graph = node.attributes[name]
+        _check_graph(graph, known)
+        if node.operator == "If":
+            fits = len(node.inputs) == 1 and not _inputs(graph) and len(graph.outputs) == len(node.outputs)
+        else:
+            fits = 2 <= len(node.inputs) == len(_inputs(graph)) and len(graph.outputs) == len(node.outputs) + 1
+            fits = fits and len(node.outputs) >= len(node.inputs) - 2
+        if not fits:
+            raise InvalidModelError(f"onnx.load(): {node.operator} and its graph have other inputs or outputs")
+
+
 def _inputs(graph: Graph) -> list[str]:
     weights = {t.name for t in graph.initializers}
     return [v.name for v in graph.inputs if v.name not in weights]
 
 
-def _module(model: Model) -> GraphModule:
+def _outer(graph: Graph) -> list[str]:
+    """The names of the values of the graphs around it that a graph uses, in order."""
+    own = {
+        "",
+        *(t.name for t in graph.initializers),
+        *_inputs(graph),
+        *(n for node in graph.nodes for n in node.outputs),
+    }
+    used = [name for node in graph.nodes for name in _used(node)] + [value.name for value in graph.outputs]
+    return [name for name in dict.fromkeys(used) if name not in own]
+
+
+def _used(node: Node) -> list[str]:
+    inner = [name for value in node.attributes.values() if isinstance(value, Graph) for name in _outer(value)]
+    return [*node.inputs, *inner]
+
+
+def _module(graph: Graph, version: int, outer: list[str] | None = None) -> GraphModule:
+    """The module of a graph; one within another graph takes that one's values, and returns a tuple."""
     import tensorgrad
 
-    graph, root, program = model.graph, Module(), ProgramGraph()
+    root, program = Module(), ProgramGraph()
     values: dict[str, Any] = {"": None}
-    for name in _inputs(graph):
+    for name in [*_inputs(graph), *(outer or ())]:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         values[name] = program.placeholder(f"x_{plain}" if _unusable(plain) else plain)
     taken: set[str] = set()
@@ -144,11 +191,25 @@ def _module(model: Model) -> GraphModule:
         if node.operator == "Constant":
             made = tensorgrad.from_numpy(np.array(_constant(node)))
             values[node.outputs[0]] = program.get_attr(_put(root, node.outputs[0], made, taken))
+        elif node.operator in _CONTROL:
+            _add_control(program, node, values, root, taken, version)
         else:
-            _add(program, node, values, root, taken)
+            _add(program, node, values, root, taken, version)
     results = [values[v.name] for v in graph.outputs]
-    program.output(results[0] if len(results) == 1 else tuple(results))
+    program.output(results[0] if len(results) == 1 and outer is None else tuple(results))
     return GraphModule(root, program, "ONNXModel")
+
+
+def _add_control(
+    program: ProgramGraph, node: Node, values: dict[str, Any], root: Module, taken: set[str], version: int
+) -> None:
+    graphs = [node.attributes[name] for name in _CONTROL[node.operator]]
+    outer = list(dict.fromkeys(name for graph in graphs for name in _outer(graph)))
+    parts = [_module(graph, version, outer) for graph in graphs]
+    module = If(*parts) if node.operator == "If" else Loop(parts[0], len(node.inputs) - 2)
+    given = [values[name] for name in (*node.inputs, *outer)]
+    result = program.call_module(_put(root, node.operator, module, taken), tuple(given))
+    _results(program, node, result, values)
 
 
 def _constant(node: Node) -> np.ndarray:
@@ -185,7 +246,9 @@ def _put(root: Module, name: str, value: Any, taken: set[str]) -> str:
         if part not in module._modules:
             module.add_module(part, Module())
         module = module._modules[part]  # type: ignore[assignment]
-    if isinstance(value, Parameter):
+    if isinstance(value, Module):
+        module.add_module(parts[-1], value)
+    elif isinstance(value, Parameter):
         module.register_parameter(parts[-1], value)
     else:
         module.register_buffer(parts[-1], value)
@@ -198,14 +261,15 @@ def _clashes(parts: list[str], taken: set[str]) -> bool:
     return name in taken or name + "." in taken or any(".".join(parts[:i]) in taken for i in range(1, len(parts)))
 
 
-def _add(program: ProgramGraph, node: Node, values: dict[str, Any], root: Module, taken: set[str]) -> None:
+def _add(
+    program: ProgramGraph, node: Node, values: dict[str, Any], root: Module, taken: set[str], version: int
+) -> None:
     import tensorgrad
 
-    function = OPERATORS[node.operator]
+    changed, older = OLDER.get(node.operator, (0, None))
+    function = older if older is not None and version < changed else OPERATORS[node.operator]
     given = tuple(values[name] for name in node.inputs)
     attributes = dict(node.attributes)
-    if node.operator == "Split":
-        attributes["count"] = len(node.outputs)
     known = signature(function)
     for name, value in attributes.items():  # names of attributes become code: only those that the function has may
         if name not in known.parameters or name.startswith("_"):
@@ -215,6 +279,8 @@ def _add(program: ProgramGraph, node: Node, values: dict[str, Any], root: Module
         if isinstance(value, np.ndarray):
             made = tensorgrad.from_numpy(np.array(value))
             attributes[name] = program.get_attr(_put(root, f"{node.operator}_{name}", made, taken))
+    if "count" in known.parameters:
+        attributes["count"] = len(node.outputs)
     try:
         known.bind(*given, **attributes)
     except TypeError as error:
@@ -222,7 +288,12 @@ def _add(program: ProgramGraph, node: Node, values: dict[str, Any], root: Module
     result = program.call_function(function, given, attributes)
     if len(node.outputs) == 1 and node.operator not in SEVERAL:
         values[node.outputs[0]] = result
-        return
+    else:
+        _results(program, node, result, values)
+
+
+def _results(program: ProgramGraph, node: Node, result: Any, values: dict[str, Any]) -> None:
+    """Takes a tuple apart."""
     for i, name in enumerate(node.outputs):
         if name:
             values[name] = program.call_function(operator.getitem, (result, i))
@@ -234,4 +305,3 @@ def _unusable(name: str) -> bool:
 
 
 _TAKEN = frozenset((*dir(GraphModule), *vars(Module())))
-SEVERAL = ("Split", "TopK", "LSTM", "GRU", "RNN", "MaxPool")

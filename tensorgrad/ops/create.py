@@ -919,7 +919,9 @@ def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devi
 
 
 @composite("function")
-def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def linspace(
+    start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
     """Returns `steps` evenly spaced values from `start` to `end`, both included.
 
     As in PyTorch, each half is computed from its own end, so the result is symmetric.
@@ -1016,7 +1018,10 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
 
 
 @composite("function")
-def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def logspace(
+    start, end, steps, base=10.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False,
+    pin_memory=False
+) -> Tensor:  # fmt: skip
     """Returns `base` raised to the powers `linspace(start, end, steps)`.
 
     >>> torch.logspace(0, 3, 4)
@@ -1037,7 +1042,7 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
 
 
 @composite("function")
-def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Returns an `n` by `m` matrix (`n` by `n` if `m` is not given) with ones on the diagonal and zeros elsewhere.
 
     >>> torch.eye(2, 3)
@@ -1052,7 +1057,9 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 
 @composite("function")
-def scalar_tensor(s, *, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False) -> Tensor:
+def scalar_tensor(
+    s, *, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
     """Returns a 0-dimensional tensor, in the default dtype unless `dtype` is given.
 
     Raises:

@@ -286,14 +286,17 @@ def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 
 
 def _triangle_indices(name: str) -> None:
-    def function(row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None) -> Tensor:
+    def function(
+        row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None, requires_grad=False,
+        pin_memory=False
+    ) -> Tensor:  # fmt: skip
         for what, n in (("row", row), ("col", col)):
             if n < 0:
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
         dtype = dtype or dtypes.int64
         if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(dtype)}'")
-        return finish(getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy), False, device)
+        return finish(getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy), requires_grad, device)
 
     function.__name__ = function.__qualname__ = name
     side = "below" if name[3] == "l" else "above"

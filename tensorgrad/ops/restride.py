@@ -8,7 +8,7 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, keep_retaining
-from tensorgrad.dispatch import signatures
+from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
 from tensorgrad.errors import warn
@@ -16,6 +16,7 @@ from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsqueeze_view
+from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import RESHAPED, Tensor, share
@@ -91,7 +92,13 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
 
 
 def _in_place(name: str, function) -> None:
+    operator = "transpose_" if function is transpose_view else name  # also that of `swapaxes_`
+
     def method(self, *args, **kwargs):
+        if DISPATCH and LOCAL.dispatch_modes:
+            asked = DISPATCH[0](getattr(Tensor, operator, method), (self, *args), kwargs)
+            if asked is not NotImplemented:
+                return asked
         if GRAD.enabled and self.requires_grad:
             check_writable(self)
         result = function(self, *args, **kwargs)
@@ -149,6 +156,9 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     if self.requires_grad and not GRAD.inference:
         raise RuntimeError("cannot resize variables that require grad")
     size = ints(sizes)
+    asked = inplace.asked(resize_, self, list(size)) if DISPATCH and memory_format is None else NotImplemented
+    if asked is not NotImplemented:
+        return asked
     if any(n < 0 for n in size):
         raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
     array = self._array

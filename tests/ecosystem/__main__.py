@@ -7,10 +7,12 @@ python -m tests.ecosystem record              the programs under torch: writes t
 python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
 python -m tests.ecosystem together            all libraries in one environment, with packages that change others by
                                               being installed
+python -m tests.ecosystem leaving             exports architectures of timm and torchvision (docs/leaving.md)
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
 python -m tests.ecosystem delete              deletes the environments that own, record and exchange keep
 
-`--only NAME` takes a library or a program (several times); what it names runs again, even if it was done before.
+`--only NAME` takes a library, a program or an architecture (several times); what it names runs again, even if it was
+done before.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.ecosystem import environments, own, results, running, table, together
+from tests.ecosystem import environments, leaving, own, results, running, table, together
 from tests.ecosystem.environments import Environment, Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
 
@@ -32,12 +34,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "together", "table", "delete"), default="run")
+    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "together", "leaving", "table", "delete"), default="run")
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
     parser.add_argument("--failed", action="store_true", help="of own tests, also those that failed before")
     options = parser.parse_args(arguments)
+    if options.what == "leaving":
+        return leaving.run(options.only or [])
     chosen = [(library, programs) for library in LIBRARIES if (programs := _chosen(library, options.only)) is not None]
     if not chosen:
         parser.error(f"no library or program is called {options.only}")

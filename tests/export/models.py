@@ -65,6 +65,17 @@ def make(torch):
             y.mul_(2)
             return y, column
 
+    class Factories(nn.Module):
+        def forward(self, x):
+            made = [torch.arange(4), torch.arange(1, 4), torch.arange(0, 8, 2), torch.linspace(0, 1, 3), torch.eye(3),
+                    torch.logspace(0, 1, 3), torch.eye(3, 2), torch.full((2,), 1.5), torch.zeros(2, 3),
+                    torch.full_like(x, 2.0), x.new_zeros(3), x.new_full((2,), 3.0), torch.tril_indices(3, 3),
+                    torch.hann_window(4)]  # fmt: skip
+            drawn = [torch.randint(3, (2,)), torch.randint(1, 3, (2,)), torch.normal(0.0, 1.0, (2,)), torch.rand(2),
+                     torch.randperm(3)]  # fmt: skip
+            made += [t * 0 for t in drawn]
+            return (*made, torch.tensor(3.0))
+
     mlp = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), nn.Softmax(-1))
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
     return {
@@ -80,6 +91,7 @@ def make(torch):
         ),
         "counter": (Counter(), (torch.ones(2), torch.ones(2)), {}),
         "views": (Views(), (torch.randn(3),), {}),
+        "factories": (Factories(), (torch.randn(3),), {}),
     }  # fmt: skip
 
 
@@ -87,6 +99,7 @@ def make(torch):
 # reshape and flatten are `view`, fused attention and LSTMs are taken apart in another way.
 AS_EXPORTED = (
     "MLP", "ConvNet in training", "ConvNet", "embedding", "embedding in training", "counter", "views", "LSTM",
+    "factories",
 )  # fmt: skip
 DECOMPOSED = ("MLP", "ConvNet in training", "ConvNet", "embedding", "embedding in training", "counter", "views")
 

@@ -368,3 +368,10 @@ def test_changed_bytes_are_refused():
             torch.export.load(io.BytesIO(bytes(damaged)))
         except RuntimeError as error:
             assert str(error).startswith("export.load()")
+
+
+def test_names_of_modules_may_have_hyphens():
+    module = nn.ModuleDict({"block1-0": nn.Linear(2, 2)})
+    module.forward = lambda x: module["block1-0"](x)
+    program = torch.export.export(module, (torch.ones(1, 2),))
+    assert torch.equal(torch.export.load(saved(program)).module()(torch.ones(1, 2)), module(torch.ones(1, 2)))

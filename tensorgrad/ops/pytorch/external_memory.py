@@ -30,6 +30,7 @@ from tensorgrad.ops.create import (
 )
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
+from tensorgrad.rows.switches import DISPATCH
 from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
@@ -409,6 +410,10 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     tensor([[1., 2.],
             [3., 4.]])
     """
+    place = () if storage_offset == 0 and size is None else (storage_offset, size, stride or ())
+    asked = inplace.asked(set_, self, *(() if source is None else (source, *place))) if DISPATCH else NotImplemented
+    if asked is not NotImplemented:
+        return asked
     tracked = inplace._recorded(self, (source,))
     if tracked:
         check_writable(self)

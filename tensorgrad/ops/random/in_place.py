@@ -29,6 +29,7 @@ from tensorgrad.ops.random.sample import (
     sampled,
     stream_for,
 )
+from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -53,6 +54,11 @@ def _filler(name: str, sampler, backward: str):
     )  # fmt: skip
 
     def fill(self: Tensor, args: tuple, generator) -> Tensor:
+        if DISPATCH and LOCAL.dispatch_modes:
+            method = getattr(Tensor, f"{name.removesuffix('_between')}_")
+            asked = DISPATCH[0](method, (self, *args), {} if generator is None else {"generator": generator})
+            if asked is not NotImplemented:
+                return asked
         gen = stream_for(self, generator, f"{name}_")
         if inplace._tracked(self, ()) or self._storage.version is None:
             return inplace.replace(self, row, (args, gen), {})
