@@ -9,7 +9,6 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.storage.quantized import QuantizedArray, limits
 
-
 _SMALLEST_SCALE = 6.1e-5
 
 
@@ -18,23 +17,23 @@ def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[f
 
     Zero is in the range, and has an integer of its own.
     """
-    lowest, highest = min(np.float32(lowest), np.float32(0)), max(np.float32(highest), np.float32(0))
-    scale = (np.float64(highest) - np.float64(lowest)) / (quant_max - quant_min)
-    if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
-        scale = np.float64(0.1)
+    lowest, highest = min(float(lowest), 0.0), max(float(highest), 0.0)
+    scale = (highest - lowest) / (quant_max - quant_min)
     if scale < _SMALLEST_SCALE:
-        old, scale = scale, np.float64(np.float32(_SMALLEST_SCALE))
-        if lowest == 0:
-            highest = np.float32(scale * (quant_max - quant_min))
-        elif highest == 0:
-            lowest = np.float32(-scale * (quant_max - quant_min))
+        if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
+            scale = 0.1
         else:
-            lowest, highest = np.float32(lowest * scale / old), np.float32(highest * scale / old)
-    from_low, from_high = quant_min - lowest / scale, quant_max - highest / scale
-    error_low = abs(quant_min) - abs(lowest / scale)
-    error_high = abs(quant_max) - abs(highest / scale)
-    initial = from_low if error_low < error_high else from_high
-    return float(scale), int(min(max(np.rint(initial), quant_min), quant_max))
+            old, scale = scale, float(np.float32(_SMALLEST_SCALE))
+            if lowest == 0:
+                highest = float(np.float32(scale * (quant_max - quant_min)))
+            elif highest == 0:
+                lowest = float(np.float32(-scale * (quant_max - quant_min)))
+            else:
+                lowest, highest = float(np.float32(lowest * scale / old)), float(np.float32(highest * scale / old))
+    below, above = lowest / scale, highest / scale
+    nearer = abs(quant_min) - abs(below) < abs(quant_max) - abs(above)
+    initial = quant_min - below if nearer else quant_max - above
+    return scale, int(min(max(np.rint(initial), quant_min), quant_max))
 
 
 def quantized(xp, input, scale, zero_point, axis, dtype):

@@ -1,7 +1,8 @@
 """Products of quantized tensors, which quantized modules and `FloatFunctional`'s counterpart share.
 
 The sums of products of integers are exact: kernels compute with integers, everything else in floating point, in a dtype
-that holds the sums. Then they are scaled and rounded once, as PyTorch's x86 engine does; its qnnpack differs from that by a unit in places.
+that holds the sums. Then they are scaled and rounded once, as PyTorch's x86 engine does; its qnnpack differs from that
+by a unit in places.
 """
 
 from __future__ import annotations
@@ -80,12 +81,14 @@ def conv(
 def linear_dynamic(input: Tensor, weight: Tensor, bias: Any, reduce_range: bool) -> Tensor:
     """The product of a float tensor, which is quantized with the range that it has, and quantized weights; in float."""
     array = weight._array
-    scales, zero_points = (wrap(np.asarray(v, np.float32).reshape(-1)) for v in (array.scale, array.zero_point))
-    bias = None if bias is None else bias.detach()
-    given = wrap(array.ints), scales, zero_points
+    if array.as_weights is None:
+        factors = (wrap(np.asarray(v, np.float32).reshape(-1)) for v in (array.scale, array.zero_point))
+        array.as_weights = wrap(array.ints), *factors
+    if bias is not None and bias.requires_grad:
+        bias = bias.detach()
     if input.dtype is torch.float32:
-        return dynamic_linear(input, *given, bias, 127 if reduce_range else 255)
-    made = dynamic_linear(input.float(), *given, None, 127 if reduce_range else 255).to(input.dtype)
+        return dynamic_linear(input, *array.as_weights, bias, 127 if reduce_range else 255)
+    made = dynamic_linear(input.float(), *array.as_weights, None, 127 if reduce_range else 255).to(input.dtype)
     return made if bias is None else made + bias
 
 
