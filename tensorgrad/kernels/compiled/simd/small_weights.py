@@ -1,10 +1,12 @@
-"""Inner products of float32 numbers and weights of 8 or 4 bits, which become float32 in registers.
+"""Inner products of float32 numbers and weights of 16, 8 or 4 bits, which become float32 in registers.
 
 Each sum consists of 16 partial sums, on every processor, whatever the size of its registers: number p is added to
 partial sum p % 16, and these are added in a fixed order. So the results depend on no vector width.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tensorgrad.kernels.compiled.runtime.language import declared, intrinsic, ir, nothing, types
 from tensorgrad.kernels.compiled.simd.vectors import I64, MANY, pointer_at, pointer_of
@@ -14,6 +16,7 @@ ROWS = 8 if MANY else 4  # rows of weights at a time
 
 _F32, _I8, _I32 = ir.FloatType(), ir.IntType(8), ir.IntType(32)
 _WIDE, _NUMBERS, _BYTES = ir.VectorType(_F32, PARTS), ir.VectorType(_I32, PARTS), ir.VectorType(_I8, PARTS)
+_BITS, _HALVES = ir.VectorType(ir.IntType(16), PARTS), ir.VectorType(ir.HalfType(), PARTS)
 _ZERO = ir.Constant(_WIDE, [0.0] * PARTS)
 
 
@@ -62,38 +65,102 @@ def _loop(builder, count, held, step):
     return made
 
 
-@intrinsic
-def int8_dots(typing, x, at, weights, start, pitch, count, out, to):
-    """out[to + r] = Σₚ x[at + p] weights[start + r pitch + p] for ROWS rows r, over `count` PARTS numbers p.
+def _int8(builder, place):
+    return builder.sitofp(builder.sext(_load(builder, place, _BYTES, 1), _NUMBERS), _WIDE)
 
-    `count` is at least one. Nothing checks bounds.
-    """
-    index = types.int64
-    signature = types.void(x, index, weights, index, index, index, out, index)
+
+def _bfloat16(builder, place):
+    """They are the upper halves of float32 numbers."""
+    bits = builder.zext(_load(builder, place, _BITS, 2), _NUMBERS)
+    return builder.bitcast(builder.shl(bits, ir.Constant(_NUMBERS, [16] * PARTS)), _WIDE)
+
+
+def _float16(builder, place):
+    return builder.fpext(_load(builder, place, _HALVES, 2), _WIDE)
+
+
+def _dots(wide: Callable):
+    """Makes the function for weights that are stored as integers, of which `wide` loads float32 numbers."""
+
+    @intrinsic
+    def dots(typing, x, at, weights, start, pitch, count, out, to):
+        """out[to + r] = Σₚ x[at + p] weights[start + r pitch + p] for ROWS rows r, over `count` PARTS numbers p.
+
+        `count` is at least one. Nothing checks bounds.
+        """
+        index = types.int64
+        signature = types.void(x, index, weights, index, index, index, out, index)
+
+        def code(context, builder, signature, given):
+            kinds, fused = signature.args, _multiply_add(builder)
+            numbers = pointer_of(context, builder, kinds[0], given[0], given[1])
+            first = pointer_of(context, builder, kinds[2], given[2], given[3])
+            rows = [pointer_at(builder, first, builder.mul(given[4], ir.Constant(I64, r))) for r in range(ROWS)]
+
+            def step(k, sums):
+                place = builder.mul(k, ir.Constant(I64, PARTS))
+                factor = _load(builder, pointer_at(builder, numbers, place), _WIDE, 4)
+                made = []
+                for row, total in zip(rows, sums, strict=True):
+                    numbers_of_row = wide(builder, pointer_at(builder, row, place))
+                    made.append(builder.call(fused, [factor, numbers_of_row, total]))
+                return made
+
+            sums = _loop(builder, given[5], [_ZERO] * ROWS, step)
+            target = pointer_of(context, builder, kinds[6], given[6], given[7])
+            for r, total in enumerate(sums):
+                builder.store(_total(builder, total), pointer_at(builder, target, r))
+            return nothing(context)
+
+        return signature, code
+
+    return dots
+
+
+@intrinsic
+def of_bfloat16(typing, bits):
+    """The float32 number of a bfloat16, which is given as uint16."""
 
     def code(context, builder, signature, given):
-        kinds, fused = signature.args, _multiply_add(builder)
-        numbers = pointer_of(context, builder, kinds[0], given[0], given[1])
-        first = pointer_of(context, builder, kinds[2], given[2], given[3])
-        rows = [pointer_at(builder, first, builder.mul(given[4], ir.Constant(I64, r))) for r in range(ROWS)]
+        return builder.bitcast(builder.shl(builder.zext(given[0], _I32), ir.Constant(_I32, 16)), _F32)
 
-        def step(k, sums):
-            place = builder.mul(k, ir.Constant(I64, PARTS))
-            factor = _load(builder, pointer_at(builder, numbers, place), _WIDE, 4)
-            made = []
-            for row, total in zip(rows, sums, strict=True):
-                loaded = _load(builder, pointer_at(builder, row, place), _BYTES, 1)
-                wide = builder.sitofp(builder.sext(loaded, _NUMBERS), _WIDE)
-                made.append(builder.call(fused, [factor, wide, total]))
-            return made
+    return types.float32(bits), code
 
-        sums = _loop(builder, given[5], [_ZERO] * ROWS, step)
-        target = pointer_of(context, builder, kinds[6], given[6], given[7])
-        for r, total in enumerate(sums):
-            builder.store(_total(builder, total), pointer_at(builder, target, r))
-        return nothing(context)
 
-    return signature, code
+@intrinsic
+def of_float16(typing, bits):
+    """The float32 number of a float16, which is given as uint16."""
+
+    def code(context, builder, signature, given):
+        return builder.fpext(builder.bitcast(given[0], ir.HalfType()), _F32)
+
+    return types.float32(bits), code
+
+
+@intrinsic
+def to_bfloat16(typing, number):
+    """The nearest bfloat16 as uint16: the even one of two that are equally near; a nan has the bits 7fc0 and a sign."""
+
+    def code(context, builder, signature, given):
+        bits = builder.bitcast(given[0], _I32)
+        number = lambda value: ir.Constant(_I32, value)
+        odd = builder.and_(builder.lshr(bits, number(16)), number(1))
+        rounded = builder.lshr(builder.add(bits, builder.add(odd, number(0x7FFF))), number(16))
+        sign = builder.or_(builder.and_(builder.lshr(bits, number(16)), number(0x8000)), number(0x7FC0))
+        none = builder.fcmp_unordered("uno", given[0], given[0])
+        return builder.trunc(builder.select(none, sign, rounded), ir.IntType(16))
+
+    return types.uint16(number), code
+
+
+@intrinsic
+def to_float16(typing, number):
+    """The nearest float16 as uint16: the even one of two that are equally near."""
+
+    def code(context, builder, signature, given):
+        return builder.bitcast(builder.fptrunc(given[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(number), code
 
 
 def _int4_dots(with_zeros: bool):
@@ -171,4 +238,6 @@ def _int4_dots(with_zeros: bool):
 
 
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
+int8_dots, bfloat16_dots = _dots(_int8), _dots(_bfloat16)
+float16_dots = _dots(_float16)
 int4_dots, int4_dots_with_zeros = _int4_dots(False), _int4_dots(True)
