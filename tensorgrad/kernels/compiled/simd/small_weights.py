@@ -7,12 +7,14 @@ partial sum p % 16, and these are added in a fixed order. So the results depend 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 
 from tensorgrad.kernels.compiled.runtime.language import declared, intrinsic, ir, nothing, types
-from tensorgrad.kernels.compiled.simd.vectors import I64, MANY, pointer_at, pointer_of
+from tensorgrad.kernels.compiled.simd.vectors import I64, LANES, MANY, loop, pointer_at, pointer_of
 
 PARTS = 16  # partial sums
 ROWS = 8 if MANY else 4  # rows of weights at a time
+ROWS_OF_4_BITS = 4  # more would need more addresses, of weights and of scales, than there are registers for them
 
 _F32, _I8, _I32 = ir.FloatType(), ir.IntType(8), ir.IntType(32)
 _WIDE, _NUMBERS, _BYTES = ir.VectorType(_F32, PARTS), ir.VectorType(_I32, PARTS), ir.VectorType(_I8, PARTS)
@@ -163,6 +165,31 @@ def to_float16(typing, number):
     return types.uint16(number), code
 
 
+def _halves(builder):
+    """Returns the function of 16 bytes that makes their lower and upper halves, less 8, float32.
+
+    A register of 16 numbers is a table of all of them, where an instruction looks up the lower four bits of 16 places.
+    """
+    if LANES == PARTS:
+        table = ir.Constant(_WIDE, [float(n - 8) for n in range(PARTS)])
+        kind = ir.FunctionType(_WIDE, [_WIDE, _NUMBERS])
+        look_up = declared(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+
+        def halves(both):
+            both = builder.zext(both, _NUMBERS)
+            upper = builder.lshr(both, ir.Constant(_NUMBERS, [4] * PARTS))
+            return builder.call(look_up, [table, both]), builder.call(look_up, [table, upper])
+
+        return halves
+    four, low, eight = (ir.Constant(_BYTES, [number] * PARTS) for number in (4, 15, 8))
+
+    def halves(both):
+        parts = builder.and_(both, low), builder.lshr(both, four)
+        return tuple(builder.sitofp(builder.sext(builder.sub(part, eight), _NUMBERS), _WIDE) for part in parts)
+
+    return halves
+
+
 def _int4_dots(with_zeros: bool):
     """Makes the function for weights of 4 bits, with or without zeros."""
 
@@ -170,7 +197,7 @@ def _int4_dots(with_zeros: bool):
     def int4_dots(
         typing, x, at, packed, start, pitch, groups, blocks, scales, s, s_pitch, zeros, of_groups, g, out, to
     ):
-        """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for ROWS rows r.
+        """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for ROWS_OF_4_BITS rows r.
 
         A group has `blocks` blocks of 32 weights. `of_groups[g + 16 n + i]` holds the sums of x over group n for the
         partial sum i. Nothing checks bounds.
@@ -185,36 +212,30 @@ def _int4_dots(with_zeros: bool):
 
             def rows_of(position, begin, pitch):
                 first = pointer_of(context, builder, kinds[position], given[position], begin)
-                return [pointer_at(builder, first, builder.mul(pitch, ir.Constant(I64, r))) for r in range(ROWS)]
+                return [pointer_at(builder, first, builder.mul(pitch, ir.Constant(I64, r))) for r in range(ROWS_OF_4_BITS)]
 
             rows, factors = rows_of(2, given[3], given[4]), rows_of(7, given[8], given[9])
             added = rows_of(10, given[8], given[9]) if with_zeros else []
             sums_of_groups = pointer_of(context, builder, kinds[11], given[11], given[12]) if with_zeros else None
-            low, eight, four = (
-                ir.Constant(kind, [number] * PARTS) for kind, number in ((_BYTES, 15), (_NUMBERS, 8), (_BYTES, 4))
-            )
+            halves = _halves(builder)
+
+            def block(n, sums=()):
+                place = pointer_at(builder, numbers, builder.mul(n, ir.Constant(I64, 2 * PARTS)))
+                first = _load(builder, place, _WIDE, 4)
+                second = _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4)
+                made = []
+                for row, total in zip_longest(rows, sums):
+                    here = pointer_at(builder, row, builder.mul(n, ir.Constant(I64, PARTS)))
+                    low, high = halves(_load(builder, here, _BYTES, 1))
+                    total = builder.call(fused, [first, low, total]) if sums else builder.fmul(first, low)
+                    made.append(builder.call(fused, [second, high, total]))
+                return made
 
             def group(n, totals):
                 begin = builder.mul(n, given[6])
-
-                def step(k, sums):
-                    block = builder.add(begin, k)
-                    place = pointer_at(builder, numbers, builder.mul(block, ir.Constant(I64, 2 * PARTS)))
-                    first, second = (
-                        _load(builder, place, _WIDE, 4),
-                        _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4),
-                    )
-                    made = []
-                    for row, total in zip(rows, sums, strict=True):
-                        here = pointer_at(builder, row, builder.mul(block, ir.Constant(I64, PARTS)))
-                        loaded = _load(builder, here, _BYTES, 1)
-                        for factor, half in ((first, builder.and_(loaded, low)), (second, builder.lshr(loaded, four))):
-                            wide = builder.sub(builder.zext(half, _NUMBERS), eight)
-                            total = builder.call(fused, [factor, builder.sitofp(wide, _WIDE), total])
-                        made.append(total)
-                    return made
-
-                sums = _loop(builder, given[6], [_ZERO] * ROWS, step)
+                sums = block(begin)
+                step = lambda k, sums: block(builder.add(begin, k), sums)
+                _, sums = loop(builder, ir.Constant(I64, 1), given[6], 1, sums, step)
                 made = []
                 for r, (total, one) in enumerate(zip(totals, sums, strict=True)):
                     scale = _spread(builder, builder.load(pointer_at(builder, factors[r], n)))
@@ -226,7 +247,7 @@ def _int4_dots(with_zeros: bool):
                     made.append(total)
                 return made
 
-            totals = _loop(builder, given[5], [_ZERO] * ROWS, group)
+            totals = _loop(builder, given[5], [_ZERO] * ROWS_OF_4_BITS, group)
             target = pointer_of(context, builder, kinds[13], given[13], given[14])
             for r, total in enumerate(totals):
                 builder.store(_total(builder, total), pointer_at(builder, target, r))
