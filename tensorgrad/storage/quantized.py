@@ -21,13 +21,14 @@ def limits(kind: dtypes.dtype) -> tuple[int, int]:
 class QuantizedArray:
     """Integers with a scale and a zero point: a number each, or along `axis` an array for each channel."""
 
-    __slots__ = ("__weakref__", "axis", "dtype", "ints", "scale", "zero_point")
+    __slots__ = ("__weakref__", "as_weights", "axis", "dtype", "ints", "scale", "zero_point")
 
     __array_ufunc__ = None  # NumPy refuses: the call then looks for a kernel (dispatch/kernel_errors.py)
 
     def __init__(self, ints: np.ndarray, scale: Any, zero_point: Any, axis: int | None, kind: dtypes.dtype):
         self.ints, self.scale, self.zero_point, self.axis = ints, scale, zero_point, axis
         self.dtype = dtypes.OF_QUANTIZED[kind]
+        self.as_weights: Any = None  # what products take instead, kept by them (ao/nn/quantized/products.py)
 
     shape = property(lambda self: self.ints.shape)
     strides = property(lambda self: self.ints.strides)

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.storage.quantized import QuantizedArray, limits
+
+_SMALLEST_SCALE = 6.1e-5
+
+
+def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
+    """The scale and zero point with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
+
+    Zero is in the range, and has an integer of its own.
+    """
+    lowest, highest = min(float(lowest), 0.0), max(float(highest), 0.0)
+    scale = (highest - lowest) / (quant_max - quant_min)
+    if scale < _SMALLEST_SCALE:
+        if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
+            scale = 0.1
+        else:
+            old, scale = scale, float(np.float32(_SMALLEST_SCALE))
+            if lowest == 0:
+                highest = float(np.float32(scale * (quant_max - quant_min)))
+            elif highest == 0:
+                lowest = float(np.float32(-scale * (quant_max - quant_min)))
+            else:
+                lowest, highest = float(np.float32(lowest * scale / old)), float(np.float32(highest * scale / old))
+    below, above = lowest / scale, highest / scale
+    nearer = abs(quant_min) - abs(below) < abs(quant_max) - abs(above)
+    initial = quant_min - below if nearer else quant_max - above
+    return scale, int(min(max(np.rint(initial), quant_min), quant_max))
 
 
 def quantized(xp, input, scale, zero_point, axis, dtype):

@@ -20,7 +20,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added
-from tensorgrad.kernels.compiled import matmul_skinny
+from tensorgrad.kernels.compiled import matmul_halves, matmul_skinny
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.moments import row_dot
@@ -468,7 +468,7 @@ def _some(a, b, out, first, last):
 def _stacked(a, b, inner_a, inner_b):
     """Computes the product of two matrices, of two stacks of the same shape, or of a stack's rows and a matrix."""
     if a.dtype is not F32 or b.dtype is not F32 or a.ndim < 2 or b.ndim < 2:
-        return NotImplemented
+        return matmul_halves.times_transposed(a, b, inner_a, inner_b)
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
         return outer(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
@@ -541,6 +541,8 @@ def linear(x, w, bias):
     """Computes `x @ wᵀ + bias`."""
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
+    if x.dtype.itemsize == 2:
+        return matmul_halves.linear(x, w, bias)
     (columns, depth), shape = w.shape, x.shape
     if x.size * columns <= (_TINY if shape[0] <= _FEW_FORWARD else _TINY_OF_MANY):
         return _tiny_linear(x, w, bias)
@@ -640,7 +642,8 @@ def _gradients_at_once(g, input, weight, needs):
     return gx, gw, sums if needs[2] else None
 
 
-_LOOPS = (product_loop, matmul_skinny.dots_loop, matmul_skinny.rows_loop, tiny_layer, tiny_gradients)
+_LOOPS = (product_loop, matmul_skinny.dots_loop, matmul_skinny.rows_loop, tiny_layer, tiny_gradients,
+          matmul_halves.loops)  # fmt: skip
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
     **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},

@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.ops.linalg.matmul import matmul
 from tensorgrad.tensor import Tensor
 
-_EXACT = 2**24 // (255 * 128)  # float32 holds the sums of so many products of 8-bit integers exactly
+
+def _of_batch(input, weight, zero_point, mapped):
+    exact = dtypes.float64
+    return matmul(input.to(exact) - zero_point, weight.to(exact).mT).to(dtypes.int32)
+
+
+integer_sums = op(
+    "integer_sums(input, weight, zero_point: int)",
+    "integer_products.sums",
+    shape="integer_products.sums_shape",
+    batch=_of_batch,
+    where=(),
+    doc="""Computes `(input - zero_point) @ weightᵀ` of integers of 8 bits, exact, in int32.
+
+    `input` is (n, k), `weight` is int8, (m, k).
+    """,
+)
+
+
+def _through(g, weight, scales, zero_points):
+    numbers = (weight.to(g.dtype) - zero_points.unsqueeze(1)) * scales.unsqueeze(1)
+    return matmul(g, numbers.to(g.dtype))
+
+
+dynamic_linear = op(
+    "dynamic_linear(input, weight, scales, zero_points, bias=None, highest: int=255)",
+    "integer_products.dynamic_linear",
+    input=_through,
+    shape="integer_products.dynamic_shape",
+    where=(),
+    doc="""Computes `input @ ((weight - zero_points) * scales)ᵀ + bias`, with an input that is quantized first.
+
+    It becomes integers from 0 to `highest`, with the range that it has. `scales` and `zero_points` have one element, or
+    one for each row of the int8 weights. The gradient of the input is that of the product without rounding.
+    """,
+)
 
 
 @composite("function")
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the matrix product of 8-bit integers, in int32 and exact.
-
-    It is computed in floating point, by BLAS, in a dtype that holds all sums exactly.
 
     Args:
         input: int8 or uint8, (n, k).
@@ -36,8 +70,7 @@ def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
         raise RuntimeError(
             f"int_mm: self.size(1) needs to match mat2.size(0) but got {input.shape[1]} and {mat2.shape[0]}"
         )
-    exact = dtypes.float32 if input.shape[1] < _EXACT else dtypes.float64
-    result = (input.to(exact) @ mat2.to(exact)).to(dtypes.int32)
+    result = integer_sums(input, mat2.t(), 0)
     if out is None:
         return result
     if out.dtype is not dtypes.int32 or out.shape != result.shape:

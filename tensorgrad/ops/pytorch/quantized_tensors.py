@@ -9,6 +9,7 @@ import numpy as np
 import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.kernels.array.quantized_tensors import chosen
 from tensorgrad.storage.quantized import QuantizedArray, limits
 from tensorgrad.tensor import Tensor, wrap
 
@@ -92,33 +93,6 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
     lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
     scale, zero_point = chosen(lowest, highest, low, high)
     return quantize_per_tensor(input, scale, zero_point, dtype)
-
-
-_SMALLEST_SCALE = 6.1e-5
-
-
-def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
-    """The scale and zero point with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
-
-    Zero is in the range, and has an integer of its own.
-    """
-    lowest, highest = min(np.float32(lowest), np.float32(0)), max(np.float32(highest), np.float32(0))
-    scale = (np.float64(highest) - np.float64(lowest)) / (quant_max - quant_min)
-    if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
-        scale = np.float64(0.1)
-    if scale < _SMALLEST_SCALE:
-        old, scale = scale, np.float64(np.float32(_SMALLEST_SCALE))
-        if lowest == 0:
-            highest = np.float32(scale * (quant_max - quant_min))
-        elif highest == 0:
-            lowest = np.float32(-scale * (quant_max - quant_min))
-        else:
-            lowest, highest = np.float32(lowest * scale / old), np.float32(highest * scale / old)
-    from_low, from_high = quant_min - lowest / scale, quant_max - highest / scale
-    error_low = abs(quant_min) - abs(lowest / scale)
-    error_high = abs(quant_max) - abs(highest / scale)
-    initial = from_low if error_low < error_high else from_high
-    return float(scale), int(min(max(np.rint(initial), quant_min), quant_max))
 
 
 @composite()

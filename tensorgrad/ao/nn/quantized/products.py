@@ -1,7 +1,8 @@
 """Products of quantized tensors, which quantized modules and `FloatFunctional`'s counterpart share.
 
-The sums of products of integers are exact: they are computed in floating point, in a dtype that holds them. Then they
-are scaled and rounded once, as PyTorch's x86 engine does; its qnnpack differs from that by a unit in places.
+The sums of products of integers are exact: kernels compute with integers, everything else in floating point, in a dtype
+that holds the sums. Then they are scaled and rounded once, as PyTorch's x86 engine does; its qnnpack differs from that
+by a unit in places.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from typing import Any
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.kernels.array.integer_products import exact_kind
 from tensorgrad.nn import functional as F
+from tensorgrad.ops.pytorch.integer_products import dynamic_linear, integer_sums
 from tensorgrad.ops.pytorch.quantized_tensors import from_integers
 from tensorgrad.storage.quantized import limits
 from tensorgrad.tensor import Tensor, wrap
-
-_EXACT = 2**24 // (255 * 128)  # float32 holds the sums of so many products exactly
 
 
 def offsets(x: Tensor, terms: int) -> Tensor:
     """The integers less the zero point, in a dtype that holds the sums of so many products."""
     array = x._array
-    kind = np.float32 if terms < _EXACT else np.float64
+    kind = exact_kind(terms)
     return wrap(array.ints.astype(kind) - array.along(array.zero_point, kind))
 
 
@@ -53,7 +54,12 @@ def rescaled(
 def linear(input: Tensor, weight: Tensor, bias: Any, scale: float, zero_point: int, relu: bool = False) -> Tensor:
     """The product of a quantized tensor and quantized weights (out, in), quantized."""
     terms = weight.shape[1]
-    sums = F.linear(offsets(input, terms), offsets(weight, terms))
+    x, w = input._array, weight._array
+    if np.any(w.zero_point):
+        sums = F.linear(offsets(input, terms), offsets(weight, terms))
+    else:
+        rows = wrap(x.ints.reshape(math.prod(x.shape[:-1]), terms))
+        sums = integer_sums(rows, wrap(w.ints), x.zero_point).reshape(*x.shape[:-1], len(w))
     return rescaled(sums, input.q_scale(), weight, bias, scale, zero_point, relu, -1)
 
 
@@ -72,30 +78,18 @@ def conv(
     return rescaled(sums, input.q_scale(), weight, bias, scale, zero_point, relu, 1 - weight.ndim)
 
 
-class _StraightThrough(torch.autograd.Function):
-    """A product of quantized numbers, with the gradient of the product of those that they stand for."""
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, reduce_range: bool) -> Tensor:
-        ctx.weight = weight
-        return linear_dynamic(input.detach(), weight, None, reduce_range)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0] @ ctx.weight.dequantize().to(grads[0].dtype), None, None
-
-
 def linear_dynamic(input: Tensor, weight: Tensor, bias: Any, reduce_range: bool) -> Tensor:
     """The product of a float tensor, which is quantized with the range that it has, and quantized weights; in float."""
-    if input.requires_grad and torch.is_grad_enabled():
-        made = _StraightThrough.apply(input, weight, reduce_range)
-        return made if bias is None else made + bias.detach()
-    given = torch.quantize_per_tensor_dynamic(input.float(), torch.quint8, reduce_range)
-    terms = weight.shape[1]
-    sums = F.linear(offsets(given, terms), offsets(weight, terms))
-    scales = np.float32(given.q_scale()) * np.asarray(weight._array.scale, np.float32)
-    made = (sums.float() * torch.from_numpy(np.atleast_1d(scales))).to(input.dtype)
-    return made if bias is None else made + bias.detach()
+    array = weight._array
+    if array.as_weights is None:
+        factors = (wrap(np.asarray(v, np.float32).reshape(-1)) for v in (array.scale, array.zero_point))
+        array.as_weights = wrap(array.ints), *factors
+    if bias is not None and bias.requires_grad:
+        bias = bias.detach()
+    if input.dtype is torch.float32:
+        return dynamic_linear(input, *array.as_weights, bias, 127 if reduce_range else 255)
+    made = dynamic_linear(input.float(), *array.as_weights, None, 127 if reduce_range else 255).to(input.dtype)
+    return made if bias is None else made + bias
 
 
 def reduced_range() -> bool:
