@@ -16,7 +16,7 @@ from types import ModuleType
 
 import tensorgrad
 from tensorgrad.compat import children, stand_ins
-from tensorgrad.compat.import_hook import COVERAGE, OURS, hook, is_torchs, name_initializers
+from tensorgrad.compat.import_hook import COVERAGE, OURS, hook, is_torchs, name_members
 
 _before: dict[str, ModuleType] = {}
 
@@ -38,7 +38,7 @@ def install() -> None:
     sys.meta_path.insert(0, hook)
     sys.modules["torch"] = tensorgrad
     tensorgrad.__name__ = "torch"
-    name_initializers("torch")
+    name_members("torch")
     stand_ins.start("tensorgrad")
     children.of_multiprocessing(True)
 
@@ -57,7 +57,7 @@ def uninstall() -> None:
     sys.meta_path.remove(hook)
     stand_ins.stop()
     tensorgrad.__name__ = OURS
-    name_initializers(OURS)
+    name_members(OURS)
     children.of_multiprocessing(False)
     for name in [n for n in list(sys.modules) if is_torchs(n)]:
         del sys.modules[name]

@@ -61,7 +61,7 @@ class ImportHook:
             module.__spec__, module.__loader__ = spec.loader_state
         if module.__name__ == OURS:
             module.__name__ = "torch"  # as programs that patch torch's functions by their names expect
-            name_initializers("torch")
+            name_members("torch")
 
     def get_code(self, fullname: str) -> Any:
         """Returns the code of a module, which `-m torch.distributed.run` runs as the main program."""
@@ -83,19 +83,23 @@ class ImportHook:
         return []
 
 
-def name_initializers(package: str) -> None:
-    """Says that the functions of `torch.nn.init` are in `package`: by that, modes over functions know them.
+def name_members(package: str) -> None:
+    """Says that `Tensor` and the functions of `torch.nn.init` are in `package`.
 
-    >>> from tensorgrad.compat.import_hook import name_initializers
+    By that, libraries which import no framework know a tensor (eagerpy), and modes over functions the initializers.
+
+    >>> from tensorgrad.compat.import_hook import name_members
     >>> from tensorgrad.nn.init import zeros_
     >>> before = zeros_.__module__.removesuffix(".nn.init")
-    >>> name_initializers("torch")
-    >>> zeros_.__module__
-    'torch.nn.init'
-    >>> name_initializers(before)
+    >>> name_members("torch")
+    >>> zeros_.__module__, torch.Tensor.__module__
+    ('torch.nn.init', 'torch')
+    >>> name_members(before)
     """
     from tensorgrad.nn import init
+    from tensorgrad.tensor import Tensor
 
+    Tensor.__module__ = package if package == "torch" else "tensorgrad.tensor"
     for function in vars(init).values():
         if callable(function) and getattr(function, "__module__", "").endswith(".nn.init"):
             function.__module__ = f"{package}.nn.init"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -190,7 +191,7 @@ class _Writer:
         """Returns a name for a value that is not local."""
         module = getattr(value, "__module__", None) or ""
         ours = public_name(value) is not None or (
-            _get_qualified_name(value).startswith("torch.ops.")
+            hasattr(value, "__name__") and _get_qualified_name(value).startswith("torch.ops.")
             if not isinstance(value, type)
             else module.split(".")[0] in ("tensorgrad", "torch") and hasattr(value, "__name__")
         )
@@ -229,12 +230,14 @@ class _Writer:
         return ", ".join([*map(self.value, args), *(f"{name} = {self.value(value)}" for name, value in kwargs.items())])
 
     def annotation(self, node: Node) -> str:
-        if node.type is None:
-            return ""
-        if isinstance(node.type, type) and not hasattr(node.type, "__origin__"):
-            known = _known_type(node.type)
-            return f" : {_type_repr(node.type) if known else self.add_global(_type_repr(node.type), node.type)}"
-        return f" : {self.add_global(_type_repr(node.type), node.type)}"
+        return "" if node.type is None else f" : {self.type_name(node.type)}"
+
+    def type_name(self, kind: Any) -> str:
+        """A type as code; of `int | str`, each part by itself."""
+        if isinstance(kind, types.UnionType):
+            return "|".join(map(self.type_name, kind.__args__))
+        plain = isinstance(kind, type) and not hasattr(kind, "__origin__")
+        return _type_repr(kind) if plain and _known_type(kind) else self.add_global(_type_repr(kind), kind)
 
     def emit(self, node: Node) -> None:
         """Appends the code of one node to the body."""
@@ -306,7 +309,7 @@ def _is_builtin(value: Any) -> bool:
 def _known_type(kind: type) -> bool:
     """Whether code can write the name of a class as it is."""
     return kind.__module__ == "builtins" or (
-        kind.__module__.split(".")[0] == "tensorgrad" and _resolved(_type_repr(kind)) is kind
+        kind.__module__.split(".")[0] in ("tensorgrad", "torch") and _resolved(_type_repr(kind)) is kind
     )
 
 

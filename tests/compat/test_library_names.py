@@ -34,6 +34,31 @@ def test_modes_know_initializers_by_their_module():
     assert output_of(inspect.cleandoc(program)).split() == ["True", "torch.nn.init", "tensorgrad.nn.init"]
 
 
+def test_a_tensor_is_known_by_the_module_of_its_class():
+    """As eagerpy does, which imports no framework. What names the class (annotations, pickles) leads back to it."""
+    program = """
+        import pickle
+        import tensorgrad
+        from tensorgrad import compat
+        compat.install()
+        import torch
+        from torch import fx, nn
+        assert type(torch.ones(1)).__module__.split(".")[0] == "torch" and torch.typename(torch.Tensor) == "torch.Tensor"
+        assert repr(torch.Tensor) == "<class 'torch.Tensor'>" and repr(list[torch.Tensor]) == "list[torch.Tensor]"
+        assert pickle.loads(pickle.dumps(torch.Tensor)) is torch.Tensor
+        assert pickle.loads(pickle.dumps(torch.ones(2))).tolist() == [1, 1]
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+                return x + 1
+        print(fx.symbolic_trace(Net()).code)
+        compat.uninstall()
+        print(repr(tensorgrad.Tensor))
+    """
+    printed = output_of(inspect.cleandoc(program))
+    assert "x : torch.Tensor" in printed and "-> torch.Tensor" in printed
+    assert printed.splitlines()[-1] == "<class 'tensorgrad.tensor.Tensor'>"
+
+
 def test_torch_is_called_torch_after_install_only():
     program = """
         import tensorgrad
