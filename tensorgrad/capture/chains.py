@@ -1,9 +1,10 @@
-"""Chains: kernels of a plan that follow each other, run as one list by machine code (kernels/compiled/runtime/launch.py).
+"""Chains: kernels of a plan that follow each other, run by machine code as one list.
 
 A plan runs once by its texts, with what it launches listened to. An op whose kernel reads nothing but shapes, strides
 and dtypes in Python, and whose results are written by launches alone, then needs no Python: its launches, with the
-addresses of the arrays put in, do all of it. What such ops pass to each other lies in one arena, planned by lifetimes;
-what Python sees, and what is large, are arrays of their own, made before and dropped after as ever.
+addresses of the arrays put in, do all of it (kernels/compiled/runtime/launch.py). What such ops pass to each other lies
+in one arena, planned by lifetimes; what Python sees, and what is large, are arrays of their own, made before and
+dropped after as ever.
 
 A chain first compares all its arrays with those that it was made of (dtype, shape, strides, flags). If one differs, or
 a kernel fails, its ops are called one by one: a chain only writes memory that nothing else knows, so that can be
@@ -12,6 +13,7 @@ repeated.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Any, NamedTuple
@@ -119,6 +121,8 @@ class Chains:
 
     Attributes:
         names: what the text refers to.
+        numbers: the chain of each launch that is in one, by its name.
+        possible: whether the memory that arrays share now is what they share in each call.
     """
 
     def __init__(self, names: dict[str, Any], outside: dict[str, np.ndarray]) -> None:
@@ -133,6 +137,7 @@ class Chains:
         self._arena = 0
         self._gradients: set[str] = set()
         self.possible = True
+        self.numbers: dict[str, int] = {}
         for text, array in outside.items():
             self._give(text, array)
 
@@ -150,7 +155,7 @@ class Chains:
         """The memory that an array lies in, or that it overlaps."""
         low, high = bounds(array)
         for memory in reversed(self._given):
-            if memory.low <= low and high <= memory.high or (overlap and memory.low < high and low < memory.high):
+            if (memory.low <= low and high <= memory.high) or (overlap and memory.low < high and low < memory.high):
                 return memory
         for memory in reversed(self._own):
             if memory.whole[0] <= low and high <= memory.whole[1]:
@@ -292,7 +297,7 @@ class Chains:
     def _without_seeds(self, tail: str) -> list[Any]:
         """The steps without those that make a gradient of ones, where only chains use it: it never changes."""
         steps = list(self.steps)
-        for i, (made, filled) in enumerate(zip(steps, steps[1:], strict=False)):
+        for i, (made, filled) in enumerate(itertools.pairwise(steps)):
             if not (isinstance(made, Launch) and isinstance(filled, Launch)):
                 continue
             texts = [s.text for s in steps if isinstance(s, Launch) and s is not made and s is not filled]
@@ -356,6 +361,8 @@ class Chains:
         if not any(link.runs for link in links):
             return []
         self._count += 1
+        number = max(self.numbers.values(), default=0) + 1
+        self.numbers |= {link.launch.name: number for link in links}
         lines: list[str] = []
         names = {name: piece for link in links if link.runs for name, piece in link.pieces.items()}
         made = {id(p.memory): p.memory for p in names.values()}

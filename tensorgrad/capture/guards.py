@@ -7,12 +7,14 @@ and may say no where it would say yes: then that decides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tensorgrad.dispatch.codegen import function_of
-from tensorgrad.tensor import PLAIN, Tensor
+from tensorgrad.kernels.compiled.runtime.identities import Comparisons, slot, usable
+from tensorgrad.tensor import PLAIN, Tensor, share
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 
@@ -70,6 +72,25 @@ def _of_tensor(t: str, value: Tensor, values: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+@cache
+def _places() -> dict[str, int | None]:
+    """Where tensors have what is compared."""
+    example = share(np.empty(0), None)
+    return {name: slot(example, name) for name in ("_array", "_hooks", "_requires_grad", "_grad")}
+
+
+class Nothing:
+    """In the place of `Comparisons` where there is no machine code: Python compares everything."""
+
+    def _no(self, *given: Any) -> bool:
+        return False
+
+    item = length = attribute = content = part = _no
+
+    def function(self) -> None:
+        """There is none."""
+
+
 def state_check(
     dicts: list, lists: list, sets: list, cells: list, functions: list, held: list, gradients_count: bool
 ) -> Callable[[], bool]:
@@ -88,12 +109,18 @@ def state_check(
             values[names[id(value)]] = value
         return names[id(value)]
 
+    fast = Comparisons() if usable() else Nothing()
     tests = []
     for scope, keys, wanted, found, _ in dicts:
         own = named(scope)
         if keys is not None:
-            tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
+            if not set(keys) <= set(wanted):
+                tests.append(f"tuple({own}) == {named(keys)}")
+            elif not fast.length(scope, len(keys)):
+                tests.append(f"len({own}) == {len(keys)}")
         for name, value in zip(wanted, found, strict=True):
+            if fast.item(scope, name, value, ABSENT):
+                continue
             if scope.__class__ is not dict and isinstance(scope, dict):  # it may have a `__missing__`
                 tests.append(f"get({own}, {named(name)}, ABSENT) is {named(value)}")
             elif value is ABSENT:
@@ -107,18 +134,27 @@ def state_check(
     for found, items, _ in sets:
         tests.append(f"{named(found)} == {named(items)}" if items else f"not {named(found)}")
     for cell, value, _ in cells:
-        tests.append(f"{named(cell)}.cell_contents is {named(value)}")
-    for function, code, defaults, keywords, _ in functions:
-        own = named(function)
-        tests += [f"{own}.__code__ is {named(code)}", f"{own}.__defaults__ is {named(defaults)}",
-                  f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
+        if not fast.content(cell, value, ABSENT):
+            tests.append(f"{named(cell)}.cell_contents is {named(value)}")
+    for function, *parts, _ in functions:
+        for name, value in zip(("__code__", "__defaults__", "__kwdefaults__"), parts, strict=True):
+            if not fast.part(function, name, value):
+                tests.append(f"{named(function)}.{name} is {named(value)}")
+    places = _places() if held else {}
     for tensor, array, requires_grad, no_grad, _ in held:
-        own = named(tensor)
-        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
-                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
+        known = {"_array": (array, True), "_hooks": (None, True), "_requires_grad": (requires_grad, True)}
         if gradients_count:
-            tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
+            known["_grad"] = None, no_grad
+        for name, (value, equal) in known.items():
+            if not fast.attribute(tensor, name, value, places[name], equal):
+                tests.append(f"{named(tensor)}.{name} is {'' if equal else 'not '}{named(value)}")
+    compare = fast.function()
+    if compare is not None:
+        values["compare"] = compare
+        tests.insert(0, "compare()")
     lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
+    if compare is not None and len(tests) == 1:
+        return compare
     return function_of(
         "\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same"
     )

@@ -22,12 +22,11 @@ from tensorgrad.storage.cpu import CPUStorage
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 
-
 VIEW = "a view"  # what `Launch.of` is for these
 
 
 class Launch(NamedTuple):
-    """One call. `text` is the statement. `of` names the op, with ".backward" for its gradients; "" for anything else."""
+    """One call. `text` is the statement. `of` names the op, with ".backward" for gradients; "" for anything else."""
 
     name: str
     function: Any

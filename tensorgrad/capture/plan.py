@@ -146,10 +146,12 @@ class Plan:
 
     def explain(self) -> str:
         """The launches in words, one a line, and what is written."""
+        chains = {} if self._chains is None else self._chains.numbers
         lines = [f"{len(self.launches.launches)} launches:"]
         for launch in self.launches.launches:
             name = getattr(launch.function, "__name__", "")
-            lines.append(f"    {launch.name:<24}{name}" if name else f"    {launch.name:<24}{launch.text}")
+            chain = chains.get(launch.name, 0)
+            lines.append(f"    {launch.name:<24}{name or launch.text}" + (f" (chain {chain})" if chain else ""))
         lines += [f"    writes to a tensor of shape {list(t.shape)}" for t, _ in self.written]
         return "\n".join(lines)
 

@@ -315,8 +315,9 @@ CHECK = os.environ.get("TENSORGRAD_COMPILE", "") == "check"
 
 
 def _ran_alike(
-    run: Callable, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
-) -> str:
+    run: Callable, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor],
+    state: State,
+) -> str:  # fmt: skip
     """Runs a plan from `before`, and goes back to `after`. Returns what differs from `after` and `result`, in words."""
     expected = described(result)
     before.restore()

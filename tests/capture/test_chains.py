@@ -1,5 +1,6 @@
-"""Chains: parts of a plan that machine code runs as one list (capture/chains.py). They change no bit and hold nothing."""
+"""Chains: parts of a plan that machine code runs as one list (capture/chains.py). They change no bit."""
 
+import itertools
 import threading
 import tracemalloc
 
@@ -51,7 +52,7 @@ class Training:
 
     def __init__(self, sizes=(2, 8, 2), batch=4, act=nn.ReLU, optimizer=torch.optim.SGD, seed=0, **settings):
         torch.manual_seed(seed)
-        layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), act())][:-1]
+        layers = [m for a, b in itertools.pairwise(sizes) for m in (nn.Linear(a, b), act())][:-1]
         self.model = nn.Sequential(*layers)
         self.optimizer = optimizer(self.model.parameters(), lr=0.1, **settings)
         self.x, self.y = torch.randn(batch, sizes[0]), torch.randint(0, sizes[-1], (batch,))

@@ -33,7 +33,8 @@ _ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
 _SIGNATURES = {
     "PyBool_FromLong": (_POINTER, _I64), "PyBytes_FromStringAndSize": (_POINTER, _POINTER, _I64),
-    "PyErr_Clear": (_VOID,), "PyErr_Occurred": (_POINTER,), "PyErr_SetString": (_VOID, _POINTER, _POINTER),
+    "PyDict_GetItemWithError": (_POINTER, _POINTER, _POINTER), "PyErr_Clear": (_VOID,),
+    "PyErr_Occurred": (_POINTER,), "PyErr_SetString": (_VOID, _POINTER, _POINTER),
     "PyEval_RestoreThread": (_VOID, _POINTER), "PyEval_SaveThread": (_POINTER,),
     "PyFloat_AsDouble": (_DOUBLE, _POINTER), "PyLong_AsLongLong": (_I64, _POINTER),
     "PyLong_AsUnsignedLongLong": (_I64, _POINTER), "PyLong_FromLongLong": (_POINTER, _I64),
@@ -487,6 +488,46 @@ class _Launcher(_Module):
         builder.ret(self.call("PyLong_FromLongLong", builder.load(result)))
         return function
 
+    # --- comparisons ---
+
+    def same(self) -> Any:
+        """same(list): whether words of memory, and what dictionaries have, are as a list says (native.py)."""
+        kind = ir.FunctionType(_POINTER, [_POINTER, _POINTER.as_pointer(), _I64])
+        function = self.begin(kind, f"{self.entry}.same")
+        builder, (_, given, count) = self.builder, function.args
+        self.refused = function.append_basic_block("unknown")
+        ir.IRBuilder(self.refused).ret(ir.Constant(_POINTER, None))
+        self.require(builder.icmp_signed("==", count, _i64(1)))
+        words = builder.inttoptr(self.whole(builder.load(given)), _WORDS)
+        self.refused = function.append_basic_block("refused")
+        self.builder = ir.IRBuilder(self.refused)
+        self.builder.ret(self.call("PyBool_FromLong", _i64(0)))
+        self.builder = builder
+        equal, unequal, items = (self.word(words, n) for n in range(3))
+        place = builder.alloca(_WORDS)
+        builder.store(builder.gep(words, [_i64(3)]), place)
+
+        def following() -> Any:
+            at = builder.load(place)
+            builder.store(builder.gep(at, [_i64(1)]), place)
+            return builder.load(at)
+
+        for number, sign in ((equal, "=="), (unequal, "!=")):
+            with internals.counted(builder, number):
+                address, value = following(), following()
+                found = builder.load(builder.inttoptr(address, _WORDS))
+                self.require(builder.icmp_signed(sign, found, value))
+        with internals.counted(builder, items):
+            owner, key, value = following(), following(), following()
+            found = self.call(
+                "PyDict_GetItemWithError", builder.inttoptr(owner, _POINTER), builder.inttoptr(key, _POINTER)
+            )
+            found = builder.ptrtoint(found, _I64)
+            with builder.if_then(builder.icmp_signed("==", found, _i64(0)), likely=False):
+                self.call("PyErr_Clear")
+            self.require(builder.icmp_signed("==", found, value))
+        builder.ret(self.call("PyBool_FromLong", _i64(1)))
+        return function
 
     # --- lists of launches ---
 
@@ -509,9 +550,7 @@ class _Launcher(_Module):
             numbers = self.load(given, _HEAD + offset, _WORDS)
             with internals.counted(builder, dims) as d:
                 at = builder.load(place)
-                self.require(
-                    builder.icmp_signed("==", builder.load(builder.gep(numbers, [d])), builder.load(at))
-                )
+                self.require(builder.icmp_signed("==", builder.load(builder.gep(numbers, [d])), builder.load(at)))
                 builder.store(builder.gep(at, [_i64(1)]), place)
         builder.ret(builder.load(place))
         return function
@@ -591,7 +630,7 @@ def launcher(entry: str) -> bytes:
     """Returns the launcher's object file. Its entry is the addresses of its functions."""
     writing = _Launcher(entry)
     unpack, fits = writing.unpack(), writing.fits()
-    made = writing.launch(unpack), writing.plainly(unpack), writing.replay(fits)
+    made = writing.launch(unpack), writing.plainly(unpack), writing.replay(fits), writing.same()
     functions = [function.ptrtoint(_I64) for function in made]
     writing.constant(entry, ir.Constant(ir.ArrayType(_I64, len(functions)), functions), internal=False)
     return internals.linked(writing.module, entry, None, False)

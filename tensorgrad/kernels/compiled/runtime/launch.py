@@ -48,13 +48,13 @@ _functions: tuple[Any, ...] | None = None  # of the launcher
 
 
 def _launcher() -> tuple[Any, ...]:
-    """Returns the functions that call shared and plain kernels, and that which runs a list of launches."""
+    """Returns the functions that call shared and plain kernels, run a list of launches, and compare objects."""
     global _functions
     if library.COMPILER is not None:
-        return None, lambda *given: None, None
+        return None, lambda *given: None, None, None
     if _functions is None:
-        addresses = native.words(library.image().address(LAUNCHER), 3)
-        _functions = tuple(map(native.function, addresses, ("launch", "call", "replay")))
+        addresses = native.words(library.image().address(LAUNCHER), 4)
+        _functions = tuple(map(native.function, addresses, ("launch", "call", "replay", "same")))
     return _functions
 
 
@@ -182,3 +182,8 @@ def replay() -> Any:
     If not, or if a kernel failed, what the launches write to is undefined.
     """
     return _launcher()[2]
+
+
+def same() -> Any:
+    """The function (address of a list) that says whether all is as the list says (identities.py)."""
+    return _launcher()[3]

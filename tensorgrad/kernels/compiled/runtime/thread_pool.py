@@ -381,7 +381,7 @@ _LISTENERS: dict[int, list[tuple[Any, int, tuple, int]]] = {}  # by thread
 def _tell(*launch: Any) -> None:
     heard = _LISTENERS.get(threading.get_ident())
     if heard is not None:
-        heard.append(launch)  # type: ignore[arg-type]
+        heard.append(launch)
 
 
 @contextlib.contextmanager

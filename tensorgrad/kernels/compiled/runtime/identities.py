@@ -1,0 +1,164 @@
+"""Whether objects still refer to the same objects: many comparisons by `is`, done by machine code in one call.
+
+A dictionary's item, an attribute in a slot, the content of a cell and the code of a function are each a word of memory
+that holds an object's address. Where it is, is found out on an example, and what is not found is left to Python. A list
+of comparisons is an array of 64-bit numbers: how many words have to be equal to a value, how many unequal, how many
+items there are; then pairs of an address and a value; and for each item the dictionary, the key and the value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache, partial
+from types import CellType, FunctionType, MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.kernels.compiled.runtime import launch, library
+from tensorgrad.kernels.compiled.runtime.native import HEAD
+
+
+class Comparisons:
+    """Collects comparisons. Each method returns whether it can be one; if not, Python has to do it.
+
+    `function` keeps all objects alive.
+    """
+
+    def __init__(self) -> None:
+        self._equal: list[int] = []
+        self._unequal: list[int] = []
+        self._items: list[int] = []
+        self._kept: list[Any] = []
+
+    def item(self, owner: Any, key: Any, value: Any, absent: Any) -> bool:
+        """Whether a dictionary, or that of a class, has this very object by a key; `absent`: whether it has none."""
+        found = _dictionary_of(owner)
+        if found is None or key.__class__ is not str:
+            return False
+        self._kept += [owner, key, value]
+        self._items += [found, id(key), 0 if value is absent else id(value)]
+        return True
+
+    def length(self, owner: Any, length: int) -> bool:
+        """Whether a dictionary has so many items."""
+        if not isinstance(owner, dict) or not _length_is_known():
+            return False
+        self._kept.append(owner)
+        self._equal += [id(owner) + HEAD, length]
+        return True
+
+    def attribute(self, owner: Any, name: str, value: Any, place: int | None, equal: bool = True) -> bool:
+        """Whether the slot of an object at this place (see `slot`) has this very object; or (not `equal`) another."""
+        if place is None:
+            return False
+        self._kept += [owner, value]
+        (self._equal if equal else self._unequal).extend((id(owner) + place, id(value)))
+        return True
+
+    def content(self, cell: CellType, value: Any, absent: Any) -> bool:
+        """Whether a cell holds this very object."""
+        place = _place_in_cell()
+        if place is None:
+            return False
+        self._kept += [cell, value]
+        self._equal += [id(cell) + place, 0 if value is absent else id(value)]
+        return True
+
+    def part(self, function: FunctionType, name: str, value: Any) -> bool:
+        """Whether the `__code__`, `__defaults__` or `__kwdefaults__` of a function is this very object."""
+        place = _place_in_function(name)
+        if place is None:
+            return False
+        self._kept += [function, value]
+        self._equal += [id(function) + place, 0 if value is None else id(value)]
+        return True
+
+    def function(self) -> Callable[[], bool] | None:
+        """The function that compares; None if there is nothing to compare."""
+        counts = len(self._equal) // 2, len(self._unequal) // 2, len(self._items) // 3
+        if not any(counts):
+            return None
+        words = np.array([*counts, *self._equal, *self._unequal, *self._items], np.int64)
+        compare = partial(launch.same(), words.ctypes.data)
+        compare.kept = words, self._kept  # type: ignore[attr-defined]
+        return compare
+
+
+@cache
+def usable() -> bool:
+    """Whether this process has the machine code."""
+    try:
+        library.image()
+        return launch.same() is not None
+    except (library.Unusable, library.Missing):
+        return False
+
+
+def _words(owner: Any, size: int) -> list[int]:
+    return list((ctypes.c_int64 * (size // 8)).from_address(id(owner)))
+
+
+def _only(owner: Any, size: int, value: int) -> int | None:
+    """The only place, in bytes, where an object has this word."""
+    places = [8 * i for i, word in enumerate(_words(owner, size)) if word == value]
+    return places[0] if len(places) == 1 else None
+
+
+@cache
+def _length_is_known() -> bool:
+    return all(_words({i: i for i in range(n)}, HEAD + 8)[HEAD // 8] == n for n in (0, 1, 5, 1000))
+
+
+@cache
+def _proxies_are_known() -> bool:
+    class Example:
+        pass
+
+    place = _words(Example.__dict__, HEAD + 8)[HEAD // 8]
+    held: Any = next((d for d in _dictionaries_behind(Example) if id(d) == place), None)
+    return held is not None and held == dict(Example.__dict__)
+
+
+def _dictionaries_behind(cls: type) -> list[Any]:
+    import gc
+
+    return [d for d in gc.get_referents(cls) if d.__class__ is dict]
+
+
+def _dictionary_of(owner: Any) -> int | None:
+    """The address of a dictionary, or of that behind the `__dict__` of a class."""
+    if isinstance(owner, dict):
+        return id(owner)
+    if owner.__class__ is MappingProxyType and _proxies_are_known():
+        return _words(owner, HEAD + 8)[HEAD // 8]
+    return None
+
+
+def slot(example: Any, name: str) -> int | None:
+    """Where objects like `example` have the attribute of a slot. It is set meanwhile."""
+    before, mark = getattr(example, name), object()
+    try:
+        setattr(example, name, mark)
+        return _only(example, example.__class__.__basicsize__, id(mark))
+    finally:
+        setattr(example, name, before)
+
+
+@cache
+def _place_in_cell() -> int | None:
+    mark = object()
+    return _only(CellType(mark), CellType.__basicsize__, id(mark))
+
+
+@cache
+def _place_in_function(name: str) -> int | None:
+    def example(a: Any = 1.5, *, b: Any = 2.5) -> None:
+        pass
+
+    place = _only(example, FunctionType.__basicsize__, id(getattr(example, name)))
+    if place is None or name == "__code__":
+        return place
+    setattr(example, name, None)  # is that how C has it, too?
+    return place if _words(example, FunctionType.__basicsize__)[place // 8] == 0 else None
