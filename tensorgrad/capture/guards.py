@@ -67,7 +67,14 @@ def _of_tensor(t: str, value: Tensor, values: dict[str, Any]) -> list[str]:
 
 
 def state_check(
-    dicts: list, lists: list, sets: list, cells: list, functions: list, held: list, gradients_count: bool
+    dicts: list,
+    lists: list,
+    sets: list,
+    cells: list,
+    functions: list,
+    held: list,
+    gradients_count: bool,
+    hooks_count: bool = True,
 ) -> Callable[[], bool]:
     """A function that says whether everything is the same object: one expression.
 
@@ -110,8 +117,9 @@ def state_check(
                   f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
     for tensor, array, requires_grad, no_grad, _ in held:
         own = named(tensor)
-        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
-                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
+        tests += [f"{own}._array is {named(array)}", f"{own}._requires_grad is {named(requires_grad)}"]
+        if hooks_count:
+            tests.append(f"{own}._hooks is None")
         if gradients_count:
             tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
     lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]

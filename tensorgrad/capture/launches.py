@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad.capture import steps
-from tensorgrad.capture.trace import Refused, Trace
+from tensorgrad.capture.history import Refused
+from tensorgrad.capture.trace import Trace
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.fx import Node

@@ -71,12 +71,13 @@ class Watch:
         codes: the code objects of the program that ran, each with its module's globals.
         reason: why what ran cannot become a plan; "" if nothing stands against it.
         any_name: whether the program may have read attributes that its code does not name.
+        differentiates: whether a backward pass ran, which calls hooks of leaves.
     """
 
     def __init__(self) -> None:
         self.codes: dict[CodeType, dict[str, Any]] = {}
         self.reason = ""
-        self.any_name = False
+        self.any_name = self.differentiates = False
         self._kinds: dict[int, str] = {}
         self._keep: list[Any] = []
         self._importing = 0
@@ -138,6 +139,8 @@ class Watch:
                 name = frame.f_globals.get("__name__") or ""
                 if name == "tensorgrad.tensor" and frame.f_code.co_name in _READS and self._by_program(frame):
                     self._refuse(f"it reads a value ({frame.f_code.co_name})", frame.f_back)
+                if name == "tensorgrad.autograd.engine" and frame.f_code.co_name == "run":
+                    self.differentiates = True
                 if name == "tensorgrad.capture.compiled" and frame.f_code.co_name == "graph_break":
                     self._refuse("it asks for a graph break", self._caller(frame))
                 if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
