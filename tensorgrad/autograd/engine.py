@@ -151,8 +151,8 @@ def _run_plain(roots, keep_graph: bool) -> list | None:
         if node.__class__ is not Node or node.hooks is not None:
             heappush(ready, (-node.sequence_nr, node))
             return [node, (), (), grads, ready]
-        edges = node.edges
         results = node.op.compiled.backward(node, grads.pop(node))
+        edges = node.edges  # which may be others now (capture/compiled_node.py)
         if not keep_graph and node.saved:
             node.saved = FREED
 

@@ -16,10 +16,10 @@ import numpy as np
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.capture.history import Refused, Way
-from tensorgrad.capture.launches import Launches
+from tensorgrad.capture.launches import Launch, Launches
 from tensorgrad.capture.lifetimes import dropped
 from tensorgrad.capture.recorder import Recorder
-from tensorgrad.capture.running import RUNNING, PlanError, modes
+from tensorgrad.capture.running import RUNNING, PlanError
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
@@ -28,26 +28,33 @@ LIMIT = 16  # plans of a history; for passes of more kinds, the nodes run
 
 
 def plan_for(node: Any, kind: tuple, grads: list) -> Any:
-    """The plan for gradients of this kind; None if there is none, and the nodes are to run."""
-    plans = node.history.backward_plans
-    key = (kind, modes())
-    if key in plans:
-        found = plans[key]
-        if RUNNING.check and found is not None and node.freed.isdisjoint(found.saving):
+    """The plan for a pass of this kind: (the layouts of gradients, which ways are wanted, modes).
+
+    Returns None if there is none, and the nodes are to run.
+    """
+    plans = node.args[0].history.backward_plans
+    if kind in plans:
+        found = plans[kind]
+        if found is not None and node.args[0].freed.isdisjoint(found.saving):
             found.check(node, grads)
         return found
-    if len(plans) >= LIMIT or any(isinstance(layout, type) for layout in kind[0]) or node.freed or RUNNING.recording:
+    if (
+        len(plans) >= LIMIT
+        or any(isinstance(layout, type) for layout in kind[0])
+        or node.args[0].freed
+        or RUNNING.recording
+    ):
         return None
     made: Any = None
     RUNNING.recording = True
     try:
         made = BackwardPlan(node, kind[1], grads)
         made.check(node, grads)
-    except (Refused, NotImplementedError, RuntimeError, AssertionError):
+    except Exception:
         made = None  # whatever stands in its way: the nodes do it
     finally:
         RUNNING.recording = False
-    plans[key] = made
+    plans[kind] = made
     return made
 
 
@@ -64,7 +71,7 @@ class BackwardPlan:
 
     def __init__(self, node: Any, needs: tuple | None, grads: list) -> None:
         """Records what the steps do with gradients like these. Raises: what stands against that."""
-        history = node.history
+        history = node.args[0].history
         steps = history.reached_from([g is not None for g in grads])
         if needs is not None:
             steps &= history.leading_to(needs)
@@ -75,7 +82,7 @@ class BackwardPlan:
         recorder = Recorder("note")
         given = [(k, g) for k, g in enumerate(grads) if g is not None]
         with recorder:
-            kept = [None if a is None else share(a, None) for a in node.arrays]
+            kept = [None if a is None else share(a, None) for a in node.args[0].arrays]
             for i, tensor in enumerate(kept):
                 if tensor is not None:
                     recorder.placeholder(f"saved{i}", tensor)
@@ -109,7 +116,8 @@ class BackwardPlan:
         placeholders = {f"v_in{n}": f"grads[{k}]" for n, (k, _) in enumerate(given, len(slots))}
         saved = [t._array for t in kept if t is not None]
         made: dict[str, str] = {}  # text of an array -> the name of the tensor
-        last: list[str] = []
+        after: dict[str, str] = {}  # text of an array -> the line that makes a tensor of it, once it is there
+        last: list[str] = []  # such lines for arrays that share memory
         shared: dict[int, str] = {}  # the first of those that share memory -> the name of their storage
         results: list[str] = ["None"] * ways
         for i, end in ends.items():
@@ -132,11 +140,12 @@ class BackwardPlan:
                         last.append(f"s{first} = storage_of({text})")
                     last.append(f"r{i} = share({text}, {shared[first]})")
                 else:
-                    last.append(f"r{i} = share({text}, None)")
+                    after[text] = f"r{i} = share({text}, None)"
             results[i] = made[text]
-        body = dropped([launch.text for launch in launches.launches], "\n".join(last), _ANY)
-        lines += [*body, *last, f"return [{', '.join(results)}]"]
-        return "\n".join(["def backward(saved, grads):", *(f"    {line}" for line in lines), ""])
+        return "\n    ".join([
+            "def backward(saved, grads):", *lines, *dropped([*_interleaved(launches.launches, after), *last], "", _ANY),
+            f"return [{', '.join(results)}]", "",
+        ])  # fmt: skip
 
     def __call__(self, arrays: list, grads: list) -> list:
         """Returns what arrives at each way; empties the list of arrays."""
@@ -145,10 +154,19 @@ class BackwardPlan:
     def check(self, node: Any, grads: list) -> None:
         """Compares the plan with what the nodes of the program do. Raises: PlanError if they differ."""
         expected = arrivals(node, self.steps, grads, self.needs)
-        found = self(list(node.arrays), grads)
+        found = self(list(node.args[0].arrays), grads)
         for way, (a, b) in enumerate(zip(expected, found, strict=True)):
             if (a is None) is not (b is None) or (a is not None and _bits(a) != _bits(b)):
                 raise PlanError(f"torch.compile: the gradient {way} of a compiled function is not that of its program")
+
+
+def _interleaved(launches: list[Launch], after: dict[str, str]) -> list[str]:
+    """The lines of the launches, each followed by those that make tensors of its results: so others are dropped."""
+    lines: list[str] = []
+    for launch in launches:
+        lines.append(launch.text)
+        lines += [line for text, line in after.items() if text.partition("[")[0] in launch.results]
+    return lines
 
 
 _ANY = re.compile(r"\bv(?:_in)?\d+\b")
@@ -174,9 +192,9 @@ def _bits(tensor: Tensor) -> Any:
 
 def arrivals(node: Any, steps: frozenset[int], grads: list, needs: tuple | None) -> list:
     """Runs the nodes of the program as the engine does. Returns what arrives at each way out, None for nothing."""
-    history = node.history
-    storages = {slot: (storage, version) for slot, storage, version in node.checked}
-    nodes = history.nodes(node.arrays, storages, node.freed, node._ways, node.sequence_nr)
+    history = node.args[0].history
+    storages = {slot: (storage, version) for slot, storage, version in node.args[0].checked}
+    nodes = history.nodes(node.args[0].arrays, storages, node.args[0].freed, node.edges, node.sequence_nr)
     found: list[Any] = [None] * len(history.ways)
     slots: dict[int, list] = {}
 

@@ -1,13 +1,14 @@
 """The node of autograd behind the results of a plan: one for all that the program would have recorded.
 
-It keeps the arrays that its history says (capture/history.py). When gradients arrive, it has a plan of its own run
-(capture/backward.py). Whatever a pass may want besides, it does not try: with `create_graph`, profilers, transforms,
-anomaly mode, or if saved values were written to, it makes the nodes that the program would have made, and its edges
-lead to them.
+To the engine it is an ordinary node, whose op is the region. It holds a `Run`: the arrays that the history says
+(capture/history.py). When gradients arrive, a plan of the backward pass runs (capture/backward.py). Whatever a pass may
+want besides, it does not try: with `create_graph`, profilers, transforms, anomaly mode, or if saved values were written
+to, it makes the nodes that the program would have made, and its edges lead to them.
 """
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,127 +19,164 @@ from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture.backward import plan_for
 from tensorgrad.capture.history import History, slots_in
+from tensorgrad.capture.running import RUNNING, modes
 from tensorgrad.rows.switches import GRAD, LOCAL, SLOW
 from tensorgrad.tensor import PLAIN, Tensor, share
 
-NAME = "CompiledFunctionBackward"
+NONE: frozenset[int] = frozenset()
 
 
-class CompiledNode(Node):
-    """What computed the results of a region: its gradient is that of all nodes of the program, in one.
+class Run:
+    """What a run of a plan left for its backward pass.
 
     Attributes:
-        history: the nodes that it stands for.
+        history: the nodes that the one node stands for.
         arrays: what they saved, by slot.
         checked: (slot, storage, version) of what the program may write to meanwhile.
-        freed: the steps that a pass has used up; `ran` those of the last one.
-        expanded: do the nodes of the program stand in for this one?
+        freed: the steps that a pass has used up.
+        expanded: do the nodes of the program stand in for the one?
+        once: the edges that the gradients belong to which are passed on now, if these are not all.
     """
 
-    __slots__ = ("_once", "_ways", "arrays", "checked", "expanded", "freed", "history", "passed_on_fewer", "ran")
+    __slots__ = ("arrays", "checked", "expanded", "freed", "history", "once")
 
-    history: History
-    arrays: list[Any]
     checked: tuple
-    freed: frozenset[int]
-    ran: frozenset[int]
-    _once: tuple | None
-    _ways: tuple
+    once: tuple | None
 
-    @property
-    def edges(self) -> tuple:
-        """Where gradients go: the ways out of the region, or the nodes that stand in for this one."""
-        once, self._once = self._once, None
-        return self._ways if once is None else once
-
-    @edges.setter
-    def edges(self, edges: tuple) -> None:
-        self._ways, self._once = edges, None
-
-    def name(self) -> str:
-        return NAME
-
-    def apply(self, grads: list) -> Any:
-        """Returns the gradients for the ways out of the region."""
-        if self.expanded:
-            return self._onwards(grads)
-        if (
-            SLOW or GRAD.enabled or LOCAL.transforms or engine.OBSERVERS or ANOMALY.enabled
-            or any([storage.version != version for _, storage, version in self.checked])
-        ):  # fmt: skip
-            return self._expand(grads)
-        wanted, keep = engine.RUNS.current[2], engine.RUNS.current[5]
-        needs = None if wanted is None else tuple([_leads(edge, wanted) for edge in self._ways])
-        arrived = tuple([None if g is None else _layout(g) for g in grads])
-        plan = plan_for(self, (arrived, needs), grads)
-        if plan is None:
-            return self._expand(grads)
-        if not self.freed.isdisjoint(plan.saving):
-            return self._expand(grads)  # an error, once the nodes before have run
-        self.ran, self.passed_on_fewer = plan.steps, len(plan.ways) < len(self._ways)
-        if len(plan.steps) == len(self.history.steps):
-            arrays = self.arrays
-            if keep:
-                arrays = list(arrays)
-            else:
-                self.arrays = [None] * len(arrays)
-            return plan(arrays, grads)
-        found = plan(list(self.arrays), grads)
-        if self.passed_on_fewer:
-            self._once = tuple([self._ways[i] for i in plan.ways])
-            return [found[i] for i in plan.ways]
-        return found
-
-    def release(self) -> None:
-        """Releases what the steps that ran have saved."""
-        if self.expanded:
-            return  # the nodes do, each
-        self.freed, self.ran = self.freed | self.ran, frozenset()
-        left = self.history.saving - self.freed
-        used = {s.number for i in left for s in slots_in(self.history.steps[i].saved)}
-        self.arrays = [a if i in used else None for i, a in enumerate(self.arrays)]
-
-    # --- the nodes of the program ---
-
-    def _expand(self, grads: list) -> list:
-        """Makes the nodes of the program. From now on, gradients go on to these."""
-        history = self.history
-        storages = {slot: (storage, version) for slot, storage, version in self.checked}
-        made = history.nodes(self.arrays, storages, self.freed, self._ways, self.sequence_nr)
-        wanted = engine.RUNS.current[2]
-        if wanted is not None:  # the pass looked ahead when they were not there
-            for node in reversed(made):
-                wanted[node] = any(_leads(edge, wanted) for edge in node.edges if edge is not None)
-        self.expanded, self.arrays, self.checked = True, [], ()
-        self.edges = tuple([(made[i], nr) for i, nr in history.positions])
-        return self._onwards(grads)
-
-    def _onwards(self, grads: list) -> list:
-        """Passes gradients on to the nodes that stand in for this one."""
-        given = [k for k, g in enumerate(grads) if g is not None]
-        self.passed_on_fewer = len(given) < len(grads)
-        if self.passed_on_fewer:
-            self._once = tuple([self._ways[k] for k in given])
-        return [grads[k] for k in given]
+    def __init__(self, history: History, arrays: list[Any]) -> None:
+        self.history, self.arrays = history, arrays
+        self.checked, self.freed, self.expanded, self.once = (), NONE, False, None
 
 
-def node_of_run(history: History, arrays: list[Any], inputs: tuple) -> CompiledNode:
-    """The node of a run of a plan: `arrays` are those of the slots, `inputs` the tensors among the arguments."""
-    node = object.__new__(CompiledNode)
-    node.history, node.arrays, node.outputs = history, arrays, history.outputs
-    node.op, node.args, node.saved, node.hooks = history.shown, (), (), None
-    node.expanded, node.freed, node.ran, node.checked = False, frozenset(), frozenset(), ()
-    ends = {k: edge_of(t) for k, t in enumerate(inputs) if t._requires_grad} if inputs else {}
-    node.edges = tuple([(w.leaf, 0) if w.leaf is not None else ends[w.given] for w in history.ways])
+def node_of_run(history: History, arrays: list[Any], inputs: tuple) -> Node:
+    """The node of a run.
+
+    `arrays` are those of the slots, `inputs` the tensors among the arguments, if gradients lead to them.
+    """
+    node = object.__new__(Node)
+    node.op, node.args, node.saved, node.hooks = OP, (Run(history, arrays),), (), None
+    node.outputs = history.outputs
+    if inputs:
+        ends = [edge_of(t) for t in inputs]
+        node.edges = tuple([w.leaf or ends[w.given] for w in history.ways])
+    else:
+        node.edges = history.ends
     node.sequence_nr = next_sequence_nr()
     return node
 
 
-def in_graph(array: Any, storage: Any, node: CompiledNode, place: int, marker: Any = True) -> Tensor:
+def in_graph(array: Any, storage: Any, node: Node, place: int, marker: Any = True) -> Tensor:
     """A result of a run, whose gradient enters the node at this place."""
     made = share(array, storage)
     made._edge, made._requires_grad = (node, place), marker
     return made
+
+
+def _backward(node: Any, grads: list) -> list:
+    """The gradients for the ways out of the region."""
+    run: Run = node.args[0]
+    if run.expanded:
+        return _passed_on(node, grads)
+    if SLOW or GRAD.enabled or LOCAL.transforms or engine.OBSERVERS or ANOMALY.enabled:
+        return _expand(node, grads)
+    for _, storage, version in run.checked:
+        if storage.version != version:
+            return _expand(node, grads)
+    history = run.history
+    _, _, wanted, _, _, keep = engine.RUNS.current
+    needs = None if wanted is None else tuple([_leads(edge, wanted) for edge in node.edges])
+    kind = (tuple([None if g is None else _layout(g) for g in grads]), needs, modes())
+    plan = history.backward_plans.get(kind)
+    if plan is None or RUNNING.check:
+        plan = plan_for(node, kind, grads)
+    if plan is None or not run.freed.isdisjoint(plan.saving):  # the latter is an error, once the nodes before have run
+        return _expand(node, grads)
+    if len(plan.steps) == len(history.steps):
+        arrays = run.arrays
+        if keep:
+            arrays = list(arrays)
+        else:
+            run.arrays, run.freed = [None] * len(arrays), history.saving
+        return plan(arrays, grads)
+    found = plan(list(run.arrays), grads)
+    if not keep:
+        run.freed |= plan.steps
+        used = {s.number for i in history.saving - run.freed for s in slots_in(history.steps[i].saved)}
+        run.arrays = [a if i in used else None for i, a in enumerate(run.arrays)]
+    if len(plan.ways) < len(found):
+        _now_only(node, plan.ways)
+        return [found[i] for i in plan.ways]
+    return found
+
+
+def _expand(node: Any, grads: list) -> list:
+    """Makes the nodes of the program. From now on, gradients go on to these."""
+    run: Run = node.args[0]
+    history = run.history
+    storages = {slot: (storage, version) for slot, storage, version in run.checked}
+    made = history.nodes(run.arrays, storages, run.freed, node.edges, node.sequence_nr)
+    wanted = engine.RUNS.current[2]
+    if wanted is not None:  # the pass looked ahead when they were not there
+        for each in reversed(made):
+            wanted[each] = any(_leads(edge, wanted) for edge in each.edges if edge is not None)
+    run.expanded, run.arrays, run.checked = True, [], ()
+    node.edges = tuple([(made[i], nr) for i, nr in history.positions])
+    return _passed_on(node, grads)
+
+
+def _passed_on(node: Any, grads: list) -> list:
+    """Passes gradients on to the nodes that stand in for this one."""
+    given = [k for k, g in enumerate(grads) if g is not None]
+    if len(given) < len(grads):
+        _now_only(node, given)
+    return [grads[k] for k in given]
+
+
+def _now_only(node: Any, ways: list[int]) -> None:
+    """Says that gradients are passed on now for some of the edges: others are not reached, and nothing runs there."""
+    edges = node.edges
+    if not isinstance(node, Partly):
+        node.__class__ = Partly
+    node.args[0].once = tuple([edges[k] for k in ways])
+
+
+class Partly(Node):
+    """The node, after a pass that has reached some of its edges: the engine takes the edges when it has run."""
+
+    __slots__ = ()
+
+    passed_on_fewer = True  # so leaves that wait for more are looked at again
+
+    @property
+    def edges(self) -> tuple:
+        """The edges; once after a pass through some of them, these."""
+        run: Run = self.args[0]
+        once, run.once = run.once, None
+        return _EDGES.__get__(self) if once is None else once
+
+    @edges.setter
+    def edges(self, edges: tuple) -> None:
+        _EDGES.__set__(self, edges)
+
+
+_EDGES: Any = Node.__dict__["edges"]
+Partly.__name__ = Partly.__qualname__ = "CompiledFunctionBackward"
+
+
+class _Op:
+    """What stands in the place of a row in the nodes of regions: it has no kernel, and no rule of any transform."""
+
+    def __init__(self) -> None:
+        self.name, self.kind, self.backward_name = "compiled", "region", "CompiledFunctionBackward"
+        self.outputs = self.params = self.wrt = self.kept = self.cache = ()
+        self.saved: dict[str, Any] = {}
+        self.formulas: dict[str, Any] = {}
+        self.differentiable_outputs = 1
+        self.batch = self.batch_backward = self.backward_kernel = self.on_arrays = None
+        self.compiled = SimpleNamespace(backward=_backward, on_tensors=_backward)
+
+
+OP = _Op()
 
 
 def _leads(edge: Any, wanted: dict) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,10 +55,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An edge that leaves the region, by its number: to a leaf from outside, or to where the input `given` is from."""
+    """An edge that leaves the region, by its number: to a `leaf`, or to where the input number `given` is from."""
 
     number: int
-    leaf: Tensor | None
+    leaf: tuple[Tensor, int] | None
     given: int
 
 
@@ -70,6 +69,7 @@ class History:
         steps: its nodes, in the order in which a backward pass runs them.
         ways: the edges that leave it, in the order in which gradients arrive there.
         positions: where gradients enter: (the number of a step, which of its outputs).
+        ends: the ways, as edges; None for those to inputs.
         slots: the nodes of the recorded graph whose arrays a plan keeps.
         memory: for each slot, the tensor from outside or the result (a node of the recorded graph) whose memory it
             lies in, which the program may write to; None if it cannot.
@@ -99,13 +99,10 @@ class History:
         self._storages: list[Any] = []
         self.ways: list[Way] = []
         self.steps = [self._step(node, numbers) for node in self.alive]
+        self.ends = tuple([w.leaf for w in self.ways])
         self.saving = frozenset(i for i, step in enumerate(self.steps) if step.saved)
         self.memory: list[Any] = [None] * len(self.slots)
         self.backward_plans: dict[Any, Any] = {}
-        self.shown = SimpleNamespace(
-            name="compiled", backward_name="CompiledFunctionBackward", outputs=(), differentiable_outputs=1, params=(),
-            wrt=(), kept=(), saved={}, formulas={},
-        )  # fmt: skip
         del self._recorder, self._given
 
     def knows(self, tensor: Tensor) -> bool:
@@ -148,8 +145,8 @@ class History:
         if not self._leaves(edge):
             return numbers[id(edge[0])], edge[1]
         given = self._given.get(_key(edge), -1)
-        leaf = edge[0] if given < 0 else None
-        if leaf is not None and (leaf._array.__class__ is TracedArray or leaf._requires_grad is VIEW):
+        leaf = edge if given < 0 else None
+        if leaf is not None and (leaf[0]._array.__class__ is TracedArray or leaf[0]._requires_grad is VIEW):
             raise Refused("the history of its result ends in a tensor that it made")
         self.ways.append(Way(len(self.ways), leaf, given))
         return self.ways[-1]
@@ -189,7 +186,7 @@ class History:
 
     def leaves(self) -> list[Tensor]:
         """The leaves from outside that gradients arrive at."""
-        return [w.leaf for w in self.ways if w.leaf is not None]
+        return [w.leaf[0] for w in self.ways if w.leaf is not None]
 
     def same_as(self, other: History | None, canonical: Any) -> bool:
         """Whether another one is equal; `canonical` makes of arguments what can be compared."""
@@ -198,7 +195,7 @@ class History:
     def _all(self, canonical: Any) -> Any:
         steps = [
             (s.op.name, canonical(s.args), repr(s.outputs), canonical(s.saved), [
-                (e.number, id(e.leaf), e.given) if isinstance(e, Way) else e for e in s.edges
+                (e.number, e.leaf and id(e.leaf[0]), e.given) if isinstance(e, Way) else e for e in s.edges
             ])
             for s in self.steps
         ]  # fmt: skip

@@ -129,7 +129,8 @@ class _Results:
         names: dict[int, str] = {}
         if trace.history is not None:
             kept = "".join(f"{launches.of[slot]}, " for slot in trace.history.slots)
-            given = "".join(f"t_in{i}, " for i in range(len(trace.inputs)))
+            needed = None in trace.history.ends  # are there gradients for them?
+            given = "".join(f"t_in{i}, " for i in range(len(trace.inputs)) if needed)
             self.lines.append(f"node = node_of_run(HISTORY, [{kept}], ({given}))")
         for number, tensor in enumerate(trace.returned):
             if id(tensor) not in names:
@@ -215,7 +216,7 @@ class _Results:
             else:
                 continue
             parts.append(f"({slot}, m{slot} := {storage}, m{slot}.version), ")
-        self.lines.append(f"node.checked = ({''.join(parts)})")
+        self.lines.append(f"node.args[0].checked = ({''.join(parts)})")
 
     def _freed(self, number: int, tensor: Tensor) -> None:
         """Raises: Refused unless the graph of a result has been used up by a backward pass."""

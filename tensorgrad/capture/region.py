@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.capture import state as states
-from tensorgrad.capture.compiled_node import CompiledNode
+from tensorgrad.capture.compiled_node import Run
 from tensorgrad.capture.guards import arguments_check
 from tensorgrad.capture.history import Refused
 from tensorgrad.capture.memory import Memory, bits, described
@@ -325,8 +325,8 @@ def _ran_alike(
         after.restore()
         return f"{type(error).__name__}: {error}", None
     why = after.difference(then)
-    nodes = [t._edge[0] for t in tensors_in(made) if t._edge is not None and t._edge[0].__class__ is CompiledNode]
-    if nodes and kept is not None and [bits(a) for a in nodes[0].arrays] != kept:
+    runs = [r for t in tensors_in(made) if t._edge is not None for r in t._edge[0].args if isinstance(r, Run)]
+    if runs and kept is not None and [bits(a) for a in runs[0].arrays] != kept:
         why = "it keeps other values for the backward pass"
     after.restore()
     if found != expected:
