@@ -29,3 +29,18 @@ def dropped(body: list[str], kept: str, variable: re.Pattern[str] = _VARIABLE) -
         if i in ends:
             lines.append(f"del {', '.join(ends[i])}")
     return lines
+
+
+def parts(texts: list[str]) -> dict[str, tuple[str, str]]:
+    """Names for those of several results that are kept, so that the others are dropped: `v3[1]` -> (its name, `v3`).
+
+    >>> from tensorgrad.capture.lifetimes import parts
+    >>> parts(["v1", "v3[1]"])
+    {'v3[1]': ('v3_1', 'v3')}
+    """
+    found = {}
+    for text in texts:
+        whole, bracket, index = text.partition("[")
+        if bracket and _VARIABLE.fullmatch(whole):
+            found[text] = f"{whole}_{index.removesuffix(']')}", whole
+    return found

@@ -16,7 +16,7 @@ from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
 from tensorgrad.capture.compiled_node import in_graph, node_of_run
 from tensorgrad.capture.history import Refused, used_up
 from tensorgrad.capture.launches import Launches
-from tensorgrad.capture.lifetimes import dropped
+from tensorgrad.capture.lifetimes import dropped, parts
 from tensorgrad.capture.trace import Trace, reads
 from tensorgrad.capture.values import mapped
 from tensorgrad.dispatch.codegen import function_of
@@ -71,7 +71,10 @@ class Plan:
         written = [(f"w{n}", by) for n, (_, by) in enumerate(self.written)]
         written += [(f"t_in{k}", by) for k, by in self.inputs_written]
         lines += [f"version{n} = {name}._storage.version" for n, (name, _) in enumerate(written)]
-        body = [launch.text for launch in launches.launches]
+        body = []
+        for launch in launches.launches:
+            body.append(launch.text)
+            body += [f"{name} = {text}" for text, (name, of) in self._results.parts.items() if of in launch.results]
         lines += ["before, GRAD.enabled = GRAD.enabled, False", "try:"]
         lines += [f"    {line}" for line in dropped(body, self._results.uses)] or ["    pass"]
         lines += ["finally:", "    GRAD.enabled = before"]
@@ -118,6 +121,7 @@ class _Results:
     def __init__(self, trace: Trace, launches: Launches) -> None:
         self.trace, self.launches = trace, launches
         self.lines: list[str] = []
+        self.parts: dict[str, tuple[str, str]] = {}  # results of launches that are kept for a backward pass
         self.values: dict[str, Any] = {
             "result": result, "freed": freed, "storage_of": storage_of, "in_graph": in_graph,
             "node_of_run": node_of_run, "HISTORY": trace.history, "VIEW": VIEW,
@@ -128,7 +132,9 @@ class _Results:
         self._owned: list[tuple[Any, Any]] = []  # the node of the memory, and an array in it
         names: dict[int, str] = {}
         if trace.history is not None:
-            kept = "".join(f"{launches.of[slot]}, " for slot in trace.history.slots)
+            texts = [launches.of[slot] for slot in trace.history.slots]
+            self.parts = parts(texts)
+            kept = "".join(f"{self.parts.get(text, (text,))[0]}, " for text in texts)
             needed = None in trace.history.ends  # are there gradients for them?
             given = "".join(f"t_in{i}, " for i in range(len(trace.inputs)) if needed)
             self.lines.append(f"node = node_of_run(HISTORY, [{kept}], ({given}))")

@@ -3,7 +3,8 @@
 For each kind of arguments, calls go through stages. All are eager, and a plan stands in only after the last:
 
 1. *watched*: which Python code runs, and does it call anything whose effects are not known (capture/watch.py)?
-2. *compared*: is the state of the program that this code can reach the same afterwards (capture/state.py)?
+2. *compared*: is the state of the program that this code can reach the same afterwards (capture/state.py)? Code whose
+   instructions change nothing that outlives the call goes without this stage.
 3. *traced*: what does the call do on arrays (capture/trace.py)?
 4. *traced again*: was it the same? Then the trace becomes a plan, which runs from where the call began, and everything
    that it leaves behind is compared to the bit with what the call left behind (capture/memory.py).
@@ -144,7 +145,7 @@ class Region(states.Region):
                 result = self.function(*args, **kwargs)
             if watch.reason:
                 self._refuse(kind, watch.reason)
-            kind.watch, kind.stage = watch, COMPARED
+            kind.watch, kind.stage = watch, _after_watching(watch)
             return result
         assert kind.watch is not None
         try:
@@ -184,7 +185,7 @@ class Region(states.Region):
         watch.codes |= known.codes
         watch.any_name |= known.any_name
         watch.differentiates |= known.differentiates
-        kind.watch, kind.stage, kind.trace = watch, COMPARED, None
+        kind.watch, kind.stage, kind.trace = watch, _after_watching(watch), None
         self._differed(kind, "it runs other Python code each time")
         return False
 
@@ -332,6 +333,15 @@ def _ran_alike(
     if found != expected:
         return f"it returns {_shown(found, expected)}", made
     return why, made
+
+
+def _after_watching(watch: Watch) -> int:
+    """The next stage.
+
+    Calls that may change Python's objects are compared first: one that cannot be recorded runs again, and its changes
+    would happen twice.
+    """
+    return COMPARED if watch.may_change() else TRACED
 
 
 def _told_apart(inputs: list[Tensor], state: State) -> None:

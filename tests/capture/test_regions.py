@@ -421,3 +421,39 @@ def test_what_the_collector_calls_is_not_of_the_program():
         gc.callbacks.remove(note)
     region = region_of(compiled)
     assert told and region.plans == 1, region.explain()
+
+
+def _adds_in_place(x):
+    y = x * 2
+    y += 1  # of a list, that would change it
+    return y
+
+
+CALLS = {  # how many calls run eagerly until there is a plan
+    "only computes": (lambda x: (x * 2).relu(), 3),
+    "appends to a list of its own": (lambda x: ([x * 2].append(x), x * 2)[1], 4),
+    "adds in place": (_adds_in_place, 4),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_how_many_calls_are_eager(name):
+    function, calls = CALLS[name]
+    region = Region(function)
+    for i in range(6):
+        assert region.plans == (i >= calls), region.explain()
+        region(torch.ones(2))
+
+
+def test_changes_of_a_program_that_cannot_be_recorded_happen_once():
+    """A call that fails to be recorded runs again; no such call may have changed anything."""
+    sparse, seen = torch.eye(2).to_sparse(), []
+
+    def appends(x):
+        seen.append(1)
+        return sparse @ x
+
+    region = Region(appends)
+    for _ in range(6):
+        region(torch.ones(2, 1))
+    assert len(seen) == 6 and not region.plans
