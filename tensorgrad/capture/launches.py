@@ -68,6 +68,14 @@ class Launches:
         for node in trace.graph.nodes:
             self._lower(node)
 
+    def shown(self) -> list[str]:
+        """The launches in words, one a line."""
+        lines = []
+        for launch in self.launches:
+            name = getattr(launch.function, "__name__", "")
+            lines.append(f"    {launch.name:<24}{name}" if name else f"    {launch.name:<24}{launch.text}")
+        return lines
+
     # --- names ---
 
     def constant(self, value: Any, prefix: str = "k") -> str:

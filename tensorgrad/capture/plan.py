@@ -102,11 +102,12 @@ class Plan:
 
     def explain(self) -> str:
         """The launches in words, one a line, and what is written."""
-        lines = [f"{len(self.launches.launches)} launches:"]
-        for launch in self.launches.launches:
-            name = getattr(launch.function, "__name__", "")
-            lines.append(f"    {launch.name:<24}{name}" if name else f"    {launch.name:<24}{launch.text}")
+        lines = [f"{len(self.launches.launches)} launches:", *self.launches.shown()]
         lines += [f"    writes to a tensor of shape {list(t.shape)}" for t, _ in self.written]
+        if self.history is not None:
+            lines.append(f"keeps {len(self.history.slots)} arrays for the backward pass")
+            for plan in filter(None, self.history.backward_plans.values()):
+                lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown()]
         return "\n".join(lines)
 
 

@@ -233,6 +233,8 @@ class Region(states.Region):
         """Makes a plan of a trace, runs it from where the call began, and keeps it if nothing differs."""
         grads = {id(t._grad) for t in state.tensors.values() if t._grad is not None}
         grads |= {id(g) for *_, g in before._saved if g is not None}
+        if trace.history is not None and self.backend is not None:
+            return self._refuse(kind, "a backend computes no gradients, and backward() runs outside of it", True)
         if trace.inputs and any(id(t) not in every for t in trace.inputs):
             return self._refuse(kind, "a tensor among its arguments is not found again")
         if any(id(t) not in every and id(t) not in grads for t in trace.lifted()):

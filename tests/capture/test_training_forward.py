@@ -12,7 +12,9 @@ from tensorgrad import nn
 from tensorgrad.capture import record
 from tensorgrad.capture.region import Region
 from tensorgrad.capture.running import RUNNING, PlanError
+from tensorgrad.capture.values import tensors
 from tests.capture.compare import bits
+from tests.capture.test_modules import MODULES
 from tests.capture.test_programs import PROGRAMS
 from tests.capture.test_regions import MUTATIONS, World
 
@@ -388,6 +390,18 @@ def test_what_was_kept_is_let_go():
     assert len(kept) == 2 and all(a is None for a in node.args[0].arrays)
 
 
+def test_a_backend_of_the_users_computes_no_gradients():
+    w = torch.ones(2, requires_grad=True)
+    region = Region(lambda x: x * w, backend=lambda module, inputs: module.forward)
+    for _ in range(6):
+        region(torch.ones(2)).sum().backward()
+    assert w.grad.tolist() == [6, 6] and region.plans == 0 and "a backend computes no gradients" in region.explain()
+    with torch.no_grad():
+        for _ in range(6):
+            region(torch.ones(2))
+    assert region.plans == 1
+
+
 REFUSED = {
     "a view of an argument": (lambda w: lambda x: (x.view(-1), x * w), "view"),
     "a custom function": (lambda w: lambda x: Double.apply(x * w), "Double"),
@@ -430,3 +444,44 @@ def test_a_wrong_backward_plan_is_found(monkeypatch):
     monkeypatch.setattr(plan, "_run", lambda arrays, grads: [g * 2 for g in ran(arrays, grads)])
     with pytest.raises(PlanError, match="gradient 0"):
         region(torch.ones(2)).sum().backward()
+
+
+# What has no plan: it reads values (a count, a variance, the smallest class), so its numbers differ each time.
+WITHOUT_A_PLAN = {"RReLU": "", "BatchNorm2d": "", "GaussianNLLLoss": "reads", "MultiMarginLoss": "reads"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_with_gradients_of_their_inputs(name):
+    make, *inputs = MODULES[name]
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        module = make()
+        region = Region(module)
+        values = []
+        for turn in range(6):
+            args = [make() for make in inputs]
+            args = [t.requires_grad_() if t.is_floating_point() else t for t in args]
+            result = (region if compiled else module)(*args)
+            outs = [t for t in tensors(result) if t.requires_grad]
+            if outs:
+                generator = torch.Generator().manual_seed(turn)
+                torch.autograd.backward(outs, [torch.randn(t.shape, generator=generator) for t in outs])
+            values.append(bits([result, module.state_dict(), [p.grad for p in (*module.parameters(), *args)]]))
+        found.append((values, torch.get_rng_state().tolist()))
+    assert found[0] == found[1]
+    (kind,) = region.kinds.values()
+    assert WITHOUT_A_PLAN.get(name, "") in region.explain()
+    assert (region.plans == 1) is (name not in WITHOUT_A_PLAN), region.explain()
+    for _, plan in kind.plans:
+        assert plan.history is None or all(plan.history.backward_plans.values()), "no plan for the backward pass"
+
+
+def test_explain_shows_both_passes():
+    w = torch.ones(2, 2, requires_grad=True)
+    region = Region(lambda x: F.linear(x, w).relu())
+    for _ in range(5):
+        region(torch.ones(2, 2)).sum().backward()
+    text = region.explain()
+    assert "2 launches" in text and "keeps 2 arrays for the backward pass" in text, text
+    assert "a backward pass of 2 launches" in text and "linear_backward" in text
