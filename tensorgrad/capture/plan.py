@@ -144,6 +144,7 @@ class _Results:
                 names[id(tensor)] = self._tensor(number, tensor)
         self._check_memory()
         self._keep_versions()
+        self._owned, self._alive = [], []  # of the call that was recorded: its results are the program's alone
         self.lines.append(f"return {self._made(trace.result, names)}")
         self.uses = "\n".join(self.lines)
 

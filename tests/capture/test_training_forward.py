@@ -1,9 +1,11 @@
 """Compiled forward passes that are differentiated outside: bits, graphs and errors are those of the program."""
 
 import copy
+import gc
 import random
 import re
 import warnings
+import weakref
 
 import pytest
 
@@ -399,6 +401,26 @@ def test_a_backend_of_the_users_computes_no_gradients():
     with torch.no_grad():
         for _ in range(6):
             region(torch.ones(2))
+    assert region.plans == 1
+
+
+def test_no_call_is_remembered():
+    """Plans are made of what was recorded, and hold nothing of the results; no cycle holds them either."""
+    model = Two()
+    region = Region(model)
+    gc.disable()
+    try:
+        for turn in range(8):
+            out = region(torch.ones(2, 3))
+            ends = [weakref.ref(t) for t in (*out.values(), *[t.grad_fn for t in out.values() if t.requires_grad])]
+            if turn % 2:
+                _loss(out).backward()
+            elif turn % 4:
+                torch.autograd.grad(_loss(out), model.a.weight, create_graph=True)
+            del out
+            assert not any(reference() for reference in ends), turn
+    finally:
+        gc.enable()
     assert region.plans == 1
 
 
