@@ -29,7 +29,9 @@ import tensorgrad
 from benchmarks.measure import difference, in_turns, spread
 from benchmarks.rows import Row, drawn, models, named
 from benchmarks.rows.inference import inference
+from benchmarks.rows.training import adam, adamw, digits, sgd, text, training
 from benchmarks.worker import fingerprint
+from tensorgrad.capture.region import MADE, Region
 
 ROUNDS, SECONDS = 21, 0.05  # how long a program runs in each round
 SETTLED = 12  # calls until a compiled function has its plan
@@ -37,15 +39,51 @@ SETTLED = 12  # calls until a compiled function has its plan
 SMALL = Row(
     "MLP 16-32-4, one example", inference(lambda torch: models.mlp(torch, 16, 32, 4), lambda t: drawn(t, 1, 16))
 )
-# Row, its title, and the aims: microseconds, and the ratio to eager (None: no aim).
-ROWS: tuple[tuple[Row, str, float | None, float | None], ...] = (
+
+
+class Compared(NamedTuple):
+    """A line of the table: a program, its aims in microseconds and as a ratio to eager (None: no aim), and the same
+    program with its model compiled by itself. Without one, the whole step is compiled."""
+
+    row: Row
+    title: str
+    limit: float | None = None
+    aim: float | None = None
+    inner: Row | None = None
+
+
+def outside(name: str, title: str, make_model: Callable, *rest: Any, **options: Any) -> Compared:
+    """A training loop whose model is compiled, and whose backward pass is outside of it."""
+
+    def compiled(torch: Any, **sizes: Any) -> Any:
+        model = make_model(torch, **sizes)
+        model.compile()
+        return model
+
+    row = named(name)
+    return Compared(
+        row, f"{title}, model compiled", None, 1.0, row._replace(build=training(compiled, *rest, **options))
+    )
+
+
+ROWS = tuple(Compared(*row) for row in (
     (named("training: XOR 2-8-2, batch 4, SGD"), "XOR 2-8-2, batch 4, SGD, step", 10.0, None),
     (named("training: MLP 784-128-10, batch 32, SGD"), "MLP 784-128-10, batch 32, SGD, step", None, 0.55),
     (named("training: MNIST ConvNet, batch 64, Adam"), "MNIST ConvNet, batch 64, Adam, step", None, 0.85),
     (named("training: GPT 4×128, context 64, batch 12, AdamW"), "GPT 4×128, batch 12 × 64, AdamW, step", None, 0.87),
     (named("training: LSTM characters, 32×64, Adam"), "LSTM, 32×64, Adam, step", None, 0.88),
     (SMALL, "MLP 16-32-4, one example, inference", 3.0, None),
-)
+)) + (
+    outside("training: MLP 784-128-10, batch 32, SGD", "MLP 784-128-10, batch 32, SGD", models.mlp, digits, sgd),
+    outside("training: MNIST ConvNet, batch 64, Adam", "MNIST ConvNet, batch 64, Adam", models.convnet, digits, adam),
+    outside(
+        "training: GPT 4×128, context 64, batch 12, AdamW", "GPT 4×128, batch 12 × 64, AdamW", models.gpt, text, adamw,
+        clip=1.0,
+    ),
+    outside(
+        "training: LSTM characters, 32×64, Adam", "LSTM, 32×64, Adam", models.lstm, text, adam, clip=1.0,
+    ),
+)  # fmt: skip
 
 
 class Measured(NamedTuple):
@@ -57,13 +95,17 @@ class Measured(NamedTuple):
     why_eager: str
 
 
-def columns(row: Row, sizes: dict[str, Any], with_torch: bool, torch_compile: bool) -> dict[str, tuple[Any, Any]]:
+def columns(
+    row: Row, sizes: dict[str, Any], with_torch: bool, torch_compile: bool, inner: Row | None = None
+) -> dict[str, tuple[Any, Any]]:
     """The programs of a row: name -> (step, its results). They start from the same state."""
-    made = {name: row.build(tensorgrad, **sizes) for name in ("compiled", "eager")}
+    made = {name: (used or row).build(tensorgrad, **sizes) for name, used in (("compiled", inner), ("eager", None))}
     if with_torch or torch_compile:
         import torch
 
-        made |= {name: row.build(torch, **sizes) for name in ("torch", "torch.compile")[: 1 + torch_compile]}
+        made["torch"] = row.build(torch, **sizes)
+        if torch_compile:
+            made["torch.compile"] = (inner or row).build(torch, **sizes)
     return made
 
 
@@ -79,11 +121,18 @@ def same_results(row: Row, made: dict[str, tuple[Any, Any]], compiled: Callable)
 
 
 def measured(
-    row: Row, sizes: dict[str, Any], rounds: int, seconds: float, with_torch: bool = True, torch_compile: bool = False
-) -> Measured:
+    row: Row, sizes: dict[str, Any], rounds: int, seconds: float, with_torch: bool = True, torch_compile: bool = False,
+    inner: Row | None = None,
+) -> Measured:  # fmt: skip
     """Compares the results of the programs of a row, and measures them in turns."""
-    made = columns(row, sizes, with_torch, torch_compile)
-    compiled = tensorgrad.compile(made["compiled"][0])
+    regions: list[Region] = []
+    MADE.append(regions.append)
+    try:
+        made = columns(row, sizes, with_torch, torch_compile, inner)
+        compiled = made["compiled"][0] if inner else tensorgrad.compile(made["compiled"][0])
+    finally:
+        MADE.pop()
+    (region,) = regions
     if with_torch:
         made["fresh"] = row.build(tensorgrad, **sizes)
     same_results(row, made, compiled)
@@ -91,7 +140,7 @@ def measured(
     if torch_compile:
         import torch
 
-        theirs = torch.compile(made["torch.compile"][0])
+        theirs = made["torch.compile"][0] if inner else torch.compile(made["torch.compile"][0])
         try:
             theirs()
             steps["torch.compile"] = theirs
@@ -104,7 +153,6 @@ def measured(
         for name, (ours, other) in pairs.items()
     }
     memory = {name: peak(steps[name]) for name in ("compiled", "eager")}
-    region = compiled._region
     return Measured(
         {name: statistics.median(taken) for name, taken in times.items()}, ratios, memory,
         "" if region.plans else region.explain(),
@@ -171,9 +219,9 @@ def main() -> None:
         print("torch.compile: skipped, there is no C++ compiler")
     lines = [facts(ROUNDS, SECONDS), "", HEAD]
     print(*lines, sep="\n", flush=True)
-    for row, title, limit, aim in ROWS:
+    for row, title, limit, aim, inner in ROWS:
         if arguments.only in title:
-            found = measured(row, dict(row.sizes), ROUNDS, SECONDS, True, theirs)
+            found = measured(row, dict(row.sizes), ROUNDS, SECONDS, True, theirs, inner)
             lines.append(line(title, found, limit, aim))
             print(lines[-1], *filter(None, [found.why_eager]), sep="\n", flush=True)
     if arguments.write:

@@ -35,10 +35,10 @@ class _Runs(PerThread):
     """The innermost backward pass of this thread (a hook or a custom function may start another).
 
     `current` is (its number, its roots, the nodes that lead to the targets if only certain gradients are computed, the
-    callbacks to run at its end, and how many passes are nested in this thread).
+    callbacks to run at its end, how many passes are nested in this thread, and whether the graph is kept).
     """
 
-    current: tuple = (0, (), None, (), 0)
+    current: tuple = (0, (), None, (), 0, True)
 
     def __init__(self):  # runs in every thread that accesses this object
         global several_threads
@@ -65,7 +65,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     """
     around = RUNS.current
     if around[4] == DEEP:
-        RUNS.current = (*around[:4], 0)
+        RUNS.current = (*around[:4], 0, around[5])
         try:
             options: Any = {"keep_graph": keep_graph, "create_graph": create_graph, "targets": targets, "fills": fills}
             return on_fresh_stack(run, roots, **options)
@@ -77,7 +77,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
-    current = _next_run(), roots, wanted, callbacks, around[4] + 1
+    current = _next_run(), roots, wanted, callbacks, around[4] + 1, keep_graph
     # Inside a transform, gradients may have tangents, which only ops pass on.
     attached = create_graph or bool(LOCAL.transforms)
     plain = not (attached or targets is not None or ANOMALY.enabled or OBSERVERS)
@@ -151,8 +151,8 @@ def _run_plain(roots, keep_graph: bool) -> list | None:
         if node.__class__ is not Node or node.hooks is not None:
             heappush(ready, (-node.sequence_nr, node))
             return [node, (), (), grads, ready]
-        edges = node.edges
         results = node.op.compiled.backward(node, grads.pop(node))
+        edges = node.edges  # which may be others now (capture/compiled_node.py)
         if not keep_graph and node.saved:
             node.saved = FREED
 
@@ -218,6 +218,8 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
                     node.saved = FREED
             received = None
         edges = node.edges
+        if awaited is not None and node.passed_on_fewer:
+            awaited = _counted_again(edges, ready, hooked, attached)
 
 
 LOOPS = _run_plain.__code__, _run_carefully.__code__  # in whose frames `node` is the one that runs
@@ -300,6 +302,17 @@ def _ahead(edges, ready: list) -> dict:
                 seen.add(target)
                 stack.append(target.edges)
     return counts
+
+
+def _counted_again(edges, ready: list, hooked: dict, attached: bool) -> dict:
+    """What `_ahead` says now that a node has passed on fewer gradients than it has edges.
+
+    Leaves with hooks for which no more will arrive are done.
+    """
+    awaited = _ahead(edges, ready)
+    for leaf in [leaf for leaf in hooked if not awaited.get(leaf)]:
+        keep_gradient(leaf, _after_hooks((leaf, 0), hooked.pop(leaf)), attached)
+    return awaited
 
 
 def expects(edge) -> bool:

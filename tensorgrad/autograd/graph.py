@@ -56,6 +56,7 @@ class Node:
     sequence_nr: int
     hooks: NodeHooks | None
     tensor_arguments: Any = itertools.repeat(True)  # a custom function may have other arguments as well
+    passed_on_fewer = False  # gradients than it has edges, when it last ran (capture/compiled_node.py)
     runs_always = False  # even if no gradient arrived; custom functions decide for themselves
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from traceback import FrameSummary
 from typing import Any
 
+from tensorgrad.capture import steps
 from tensorgrad.capture.region import Region
 
 _PLACE = re.compile(r" \((?P<file>[^()]+), line (?P<line>\d+)\)$")
@@ -60,7 +61,10 @@ def explained(function: Callable, region: Region | None, args: tuple, kwargs: di
     reasons = [kind.reason for kind in getattr(found, "kinds", {}).values() if kind.reason]
     reasons += getattr(found, "notes", {})
     graphs = [plan.graph_module() for _, plan in plans]
-    ops = [[n.target for n in graph.graph.nodes if n.op == "call_function"] for graph in graphs]
+    ops = [
+        [n.target for n in graph.graph.nodes if n.op == "call_function" and n.target is not steps.detach]
+        for graph in graphs
+    ]
     return Explained(
         graphs, len(graphs), len(reasons), [_reason(r) for r in reasons], sum(map(len, ops)), ops,
         [guard for state, _ in plans for guard in state.guards()], None, found.explain(),

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad.capture import steps
-from tensorgrad.capture.trace import Refused, Trace
+from tensorgrad.capture.history import Refused
+from tensorgrad.capture.trace import Trace
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.fx import Node
@@ -69,6 +70,14 @@ class Launches:
         self._count = 0
         for node in trace.graph.nodes:
             self._lower(node)
+
+    def shown(self, chains: dict[str, int]) -> list[str]:
+        """The launches in words, one a line, with the number of the chain that each is in."""
+        lines = []
+        for launch in self.launches:
+            name, chain = getattr(launch.function, "__name__", ""), chains.get(launch.name, 0)
+            lines.append(f"    {launch.name:<24}{name or launch.text}" + (f" (chain {chain})" if chain else ""))
+        return lines
 
     # --- names ---
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.capture.history import used_up
 from tensorgrad.random.generator import Generator, default_generator
 from tensorgrad.tensor import Tensor
 
@@ -111,6 +112,21 @@ def _equal(a: Any, b: Any) -> bool:
     )  # fmt: skip
 
 
+def bits(array: Any) -> Any:
+    """An array as what can be compared."""
+    if array.__class__ is not np.ndarray:
+        return array if array is None else repr(array)
+    return array.shape, array.strides, array.dtype, np.ascontiguousarray(array).tobytes()
+
+
+def _history(tensor: Tensor) -> Any:
+    """What a program can see of a tensor's history: the node's name where it was used up, else that there is one."""
+    if tensor._edge is None:
+        return None
+    node = tensor._edge[0]
+    return node.name() if used_up(node) else "a graph"
+
+
 def described(value: Any) -> Any:
     """A result as what can be compared: each tensor by what a program can see of it."""
     from tensorgrad.capture.values import mapped
@@ -119,7 +135,7 @@ def described(value: Any) -> Any:
         array = t._array
         return (
             type(t), tuple(t.shape), t.stride(), t.storage_offset(), t._storage.nbytes(), str(t.dtype), t.requires_grad,
-            t.is_leaf, t._storage.version, None if t._edge is None else t.grad_fn.name(),
+            t.is_leaf, t._storage.version, _history(t),
             np.ascontiguousarray(array).tobytes(),
         )  # fmt: skip
 

@@ -8,7 +8,6 @@ and gradients.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,14 +15,17 @@ import numpy as np
 
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
 from tensorgrad.capture.chains import FULL, Chains
+from tensorgrad.capture.compiled_node import in_graph, node_of_run
+from tensorgrad.capture.history import Refused, used_up
 from tensorgrad.capture.launches import Launches
-from tensorgrad.capture.trace import Refused, Trace, reads
+from tensorgrad.capture.lifetimes import dropped
+from tensorgrad.capture.trace import Trace, reads
 from tensorgrad.capture.values import mapped
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.fx import GraphModule
 from tensorgrad.rows.switches import GRAD
 from tensorgrad.storage.stubs import STORAGES, Storage
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import VIEW, Tensor, share
 
 _PLAIN = (int, float, bool, complex, str, type(None))
 
@@ -38,6 +40,7 @@ class Plan:
         graph: what was traced.
         written: (tensor from outside, how often its memory is written).
         inputs_written: the same of inputs, by number.
+        history: the graph of autograd behind its results, if a backward pass may follow.
     """
 
     def __init__(self, trace: Trace, written: list[tuple[Tensor, int]]) -> None:
@@ -52,6 +55,7 @@ class Plan:
             if tensor._array.__class__ is not np.ndarray:
                 raise Refused(f"an argument is on the device {tensor.device}; plans run on the CPU so far", True)
         self.graph, self._attributes = trace.graph, trace.attributes
+        self.history = trace.history
         self.launches = Launches(trace)
         self.written = [(t, n) for t, n in written if all(t is not i for i in trace.inputs)]
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
@@ -76,7 +80,7 @@ class Plan:
 
     def _use(self, body: list[str], names: dict[str, Any], pure: bool = False) -> None:
         """Makes the function that runs these lines; `pure`: none of them computes on tensors."""
-        lines = _dropped(body, self._results.uses)
+        lines = dropped(body, self._results.uses)
         if not pure:
             lines = ["before, GRAD.enabled = GRAD.enabled, False", "try:", *(f"    {line}" for line in lines)]
             lines += ["finally:", "    GRAD.enabled = before"]
@@ -147,12 +151,12 @@ class Plan:
     def explain(self) -> str:
         """The launches in words, one a line, and what is written."""
         chains = {} if self._chains is None else self._chains.numbers
-        lines = [f"{len(self.launches.launches)} launches:"]
-        for launch in self.launches.launches:
-            name = getattr(launch.function, "__name__", "")
-            chain = chains.get(launch.name, 0)
-            lines.append(f"    {launch.name:<24}{name or launch.text}" + (f" (chain {chain})" if chain else ""))
+        lines = [f"{len(self.launches.launches)} launches:", *self.launches.shown(chains)]
         lines += [f"    writes to a tensor of shape {list(t.shape)}" for t, _ in self.written]
+        if self.history is not None:
+            lines.append(f"keeps {len(self.history.slots)} arrays for the backward pass")
+            for plan in filter(None, self.history.backward_plans.values()):
+                lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown({})]
         return "\n".join(lines)
 
 
@@ -161,43 +165,33 @@ def tensor_of(array: Any) -> Tensor:
     return share(array, None)
 
 
-_VARIABLE = re.compile(r"\bv\d+\b")
-
-
-def _dropped(body: list[str], kept: str) -> list[str]:
-    """The lines, with each variable deleted after the last line that uses it, unless `kept` does."""
-    last: dict[str, int] = {}
-    for i, line in enumerate(body):
-        for name in _VARIABLE.findall(line):
-            last[name] = i
-    for name in _VARIABLE.findall(kept):
-        last.pop(name, None)
-    ends: dict[int, list[str]] = {}
-    for name, i in last.items():
-        ends.setdefault(i, []).append(name)
-    lines = []
-    for i, line in enumerate(body):
-        lines.append(line)
-        if i in ends:
-            lines.append(f"del {', '.join(ends[i])}")
-    return lines
-
-
 class _Results:
     """The lines that make the tensors of a result, and the result."""
 
     def __init__(self, trace: Trace, launches: Launches) -> None:
         self.trace, self.launches = trace, launches
         self.lines: list[str] = []
-        self.values: dict[str, Any] = {"share": share, "freed": freed, "storage_of": storage_of}
+        self.values: dict[str, Any] = {
+            "share": share, "freed": freed, "storage_of": storage_of, "in_graph": in_graph,
+            "node_of_run": node_of_run, "HISTORY": trace.history, "VIEW": VIEW,
+        }  # fmt: skip
         self._storages: dict[Any, str] = {}
+        self._bases: dict[int, str] = {}
+        self._alive: list[Tensor] = []
         self._owned: list[tuple[Any, Any]] = []  # the node of the memory, and an array in it
         self._owners = [node if base is None else base for node, base in zip(trace.outputs, trace.bases, strict=True)]
         names: dict[int, str] = {}
+        if trace.history is not None:
+            kept = "".join(f"{launches.of[slot]}, " for slot in trace.history.slots)
+            needed = None in trace.history.ends  # are there gradients for them?
+            given = "".join(f"t_in{i}, " for i in range(len(trace.inputs)) if needed)
+            self.lines.append(f"node = node_of_run(HISTORY, [{kept}], ({given}))")
         for number, tensor in enumerate(trace.returned):
             if id(tensor) not in names:
                 names[id(tensor)] = self._tensor(number, tensor)
         self._check_memory()
+        self._keep_versions()
+        self._owned, self._alive = [], []  # of the call that was recorded: its results are the program's alone
         self.lines.append(f"return {self._made(trace.result, names)}")
         self.uses = "\n".join(self.lines)
 
@@ -215,22 +209,72 @@ class _Results:
         array, memory = self.launches.of[node], tensor._memory
         owner = node if base is None else base
         self._owned.append((owner, tensor._array))
-        if tensor.requires_grad:
+        if tensor.requires_grad and self._is_freed(tensor):
             if base is not None:
                 raise Refused("it returns a view that requires grad")
             self._freed(number, tensor)
             self.lines.append(f"{name} = freed({array}, op{number}, {tensor._edge[1]}, outputs{number})")  # type: ignore[index]
+            return name
+        storage = self._storage(owner, number, memory)
+        if tensor.requires_grad:
+            self._with_history(number, tensor, base, storage)
         else:
-            alone = base is None and self._owners.count(owner) == 1
-            if alone and (memory is None or memory.version == 0):  # made when it is first asked for
-                self._storages[owner] = "None"
-            if owner not in self._storages:
-                self._storages[owner] = f"s{number}"
-                self.lines.append(f"s{number} = storage_of({self.launches.of[owner]})")
-                if memory is not None and memory.version != 0:
-                    self.lines.append(f"s{number}.version = {memory.version}")
-            self.lines.append(f"{name} = share({array}, {self._storages[owner]})")
+            self.lines.append(f"{name} = share({array}, {storage})")
         return name
+
+    def _storage(self, owner: Any, number: int, memory: Any) -> str:
+        """The name of the storage of a result's memory; "None" for one that is made when it is first asked for."""
+        alone = self.trace.bases[number] is None and self._owners.count(owner) == 1
+        if alone and self.trace.history is None and (memory is None or memory.version == 0):
+            self._storages[owner] = "None"
+        if owner not in self._storages:
+            self._storages[owner] = f"s{number}"
+            self.lines.append(f"s{number} = storage_of({self.launches.of[owner]})")
+            if memory is not None and memory.version != 0:
+                self.lines.append(f"s{number}.version = {memory.version}")
+        return self._storages[owner]
+
+    def _is_freed(self, tensor: Tensor) -> bool:
+        return self.trace.history is None or not self.trace.history.knows(tensor)
+
+    def _with_history(self, number: int, tensor: Tensor, base: Any, storage: str) -> None:
+        """Adds the lines for a tensor whose gradient a backward pass outside may compute."""
+        history: Any = self.trace.history
+        name, marker = f"r{number}", "VIEW" if tensor._requires_grad is VIEW else "True"
+        array = self.launches.of[self.trace.outputs[number]]
+        self.lines.append(f"{name} = in_graph({array}, {storage}, node, {history.place(tensor)}, {marker})")
+        if base is None:
+            return
+        whole, steps, version, recorded = tensor._view  # type: ignore[misc]
+        if version != tensor._storage.version or not _plain_steps(steps):
+            raise Refused("it returns a view that was written to, or is made by an index")
+        if id(whole) not in self._bases:
+            self._bases[id(whole)] = f"b{number}"
+            self._alive.append(whole)
+            made = f"({self.launches.of[base]}, {storage}"
+            made = f"in_graph{made}, node, {history.place(whole)})" if whole.requires_grad else f"share{made})"
+            self.lines.append(f"b{number} = {made}")
+        self.values[f"steps{number}"] = steps
+        self.values[f"made{number}"] = recorded
+        view = f"({self._bases[id(whole)]}, steps{number}, {storage}.version, made{number})"
+        self.lines.append(f"{name}._view = {view}")
+
+    def _keep_versions(self) -> None:
+        """Adds the line by which the node of the results finds what was written to since."""
+        history = self.trace.history
+        if history is None:
+            return
+        parts = []
+        for slot, owner in enumerate(history.memory):
+            if isinstance(owner, Tensor):
+                known = [f"t_in{k}" for k, t in enumerate(self.trace.inputs) if t is owner]
+                storage = f"{known[0] if known else self.launches.constant(owner, 't')}._storage"
+            elif owner is not None:
+                storage = self._storages[owner]
+            else:
+                continue
+            parts.append(f"({slot}, m{slot} := {storage}, m{slot}.version), ")
+        self.lines.append(f"node.args[0].checked = ({''.join(parts)})")
 
     def _freed(self, number: int, tensor: Tensor) -> None:
         """Raises: Refused unless the graph of a result has been used up by a backward pass."""
@@ -238,7 +282,7 @@ class _Results:
         if node is None:
             raise Refused("it returns a new leaf that requires grad")
         if not used_up(node):
-            raise Refused("its result requires grad: backward() runs outside of it", True)
+            raise Refused("a part of its result's graph was used up by a backward pass within it")
         self.values[f"op{number}"], self.values[f"outputs{number}"] = node.op, node.outputs
 
     def _check_memory(self) -> None:
@@ -292,30 +336,19 @@ class _Results:
         return f"{key}({', '.join(order)})"
 
 
+def _plain_steps(steps: Any) -> bool:
+    """Whether the steps from a base to a view are the same in each run."""
+    while steps is not None:
+        steps, _, args = steps
+        if any(isinstance(a, Tensor) for a in args) or _leaves(args):
+            return False
+    return True
+
+
 def _leaves(value: Any) -> list[Tensor]:
     found: list[Tensor] = []
     mapped(value, found.append)
     return found
-
-
-def used_up(node: Any) -> bool:
-    """Whether another backward pass from a node is an error, whichever way it goes: nothing saved is left."""
-    seen, waiting, freed_some = {id(node)}, [node], False
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Node):
-            continue
-        if node.hooks is not None:
-            return False
-        if node.saved is FREED:
-            freed_some = True
-        elif node.saved:
-            return False
-        for edge in node.edges:
-            if edge is not None and id(edge[0]) not in seen:
-                seen.add(id(edge[0]))
-                waiting.append(edge[0])
-    return freed_some
 
 
 # --- what the texts call ---------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 For each kind of arguments, calls go through stages. All are eager, and a plan stands in only after the last:
 
 1. *watched*: which Python code runs, and does it call anything whose effects are not known (capture/watch.py)?
-2. *compared*: is the state of the program that this code can reach the same afterwards (capture/state.py)?
+2. *compared*: is the state of the program that this code can reach the same afterwards (capture/state.py)? Code whose
+   instructions change nothing that outlives the call goes without this stage.
 3. *traced*: what does the call do on arrays (capture/trace.py)?
 4. *traced again*: was it the same? Then the trace becomes a plan, which runs from where the call began, and everything
    that it leaves behind is compared to the bit with what the call left behind (capture/memory.py).
@@ -14,26 +15,24 @@ the region stays eager; `explain` says why.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tensorgrad import dtypes
 from tensorgrad.capture import state as states
+from tensorgrad.capture.compiled_node import Run
 from tensorgrad.capture.guards import arguments_check
-from tensorgrad.capture.memory import Memory, described
+from tensorgrad.capture.history import Refused
+from tensorgrad.capture.memory import Memory, bits, described
 from tensorgrad.capture.plan import Plan
+from tensorgrad.capture.running import MODES, NAMES_OF_MODES, RUNNING, PlanError, modes
 from tensorgrad.capture.state import State
-from tensorgrad.capture.trace import Refused, Trace, difference
+from tensorgrad.capture.trace import Trace, difference
+from tensorgrad.capture.values import tensors as tensors_in
 from tensorgrad.capture.watch import Watch
-from tensorgrad.dispatch.codegen import function_of
-from tensorgrad.ops.create import DEFAULT_DEVICE
-from tensorgrad.rows.switches import GRAD, LOCAL, SLOW
-from tensorgrad.settings import SETTINGS
+from tensorgrad.rows.switches import GRAD, SLOW
 from tensorgrad.system import forks
-from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
 LIMIT = 8  # plans of a region; more kinds of calls run eagerly
@@ -46,18 +45,6 @@ class GraphBreak(RuntimeError):
     """What `fullgraph=True` raises where a region cannot be one plan."""
 
 
-class PlanError(AssertionError):
-    """What `TENSORGRAD_COMPILE=check` raises where a plan and its program differ."""
-
-
-class _Running(PerThread):
-    """What is on in this thread."""
-
-    recording = False  # is a region being watched or traced? Those inside it are part of it
-    stance = "default"  # `torch.compiler.set_stance`
-
-
-RUNNING = _Running()
 ALL: list[Any] = []  # weak references to all regions
 MADE: list[Callable] = []  # functions that are told of each new region
 
@@ -128,7 +115,7 @@ class Region(states.Region):
             kind = self.kinds[key] = _Kind(objects)
         for state, plan in kind.plans:
             if state.same() and _gradients_as_traced(plan):
-                return self._checked(state, plan, tensors, args, kwargs) if CHECK else plan.run(*tensors)
+                return self._checked(state, plan, tensors, args, kwargs) if RUNNING.check else plan.run(*tensors)
         if kind.reason:
             return self.function(*args, **kwargs)
         if not self._lock.acquire(False):  # another thread is about to
@@ -158,11 +145,12 @@ class Region(states.Region):
                 result = self.function(*args, **kwargs)
             if watch.reason:
                 self._refuse(kind, watch.reason)
-            kind.watch, kind.stage = watch, COMPARED
+            kind.watch, kind.stage = watch, _after_watching(watch)
             return result
         assert kind.watch is not None
         try:
             state = State([self.function, *kind.objects], kind.watch)
+            _told_apart(kind_of(args, kwargs)[1], state)
         except Refused as refused:
             self._refuse(kind, str(refused))
             return self.function(*args, **kwargs)
@@ -187,11 +175,17 @@ class Region(states.Region):
     def _same_code(self, kind: _Kind, watch: Watch) -> bool:
         """Whether only such code ran as ran before; if not, takes note of it, to begin anew."""
         assert kind.watch is not None
-        if watch.codes.keys() <= kind.watch.codes.keys() and watch.any_name <= kind.watch.any_name:
+        known = kind.watch
+        if (
+            watch.codes.keys() <= known.codes.keys()
+            and watch.any_name <= known.any_name
+            and watch.differentiates <= known.differentiates
+        ):
             return True
-        watch.codes |= kind.watch.codes
-        watch.any_name |= kind.watch.any_name
-        kind.watch, kind.stage, kind.trace = watch, COMPARED, None
+        watch.codes |= known.codes
+        watch.any_name |= known.any_name
+        watch.differentiates |= known.differentiates
+        kind.watch, kind.stage, kind.trace = watch, _after_watching(watch), None
         self._differed(kind, "it runs other Python code each time")
         return False
 
@@ -216,6 +210,10 @@ class Region(states.Region):
         changed = state.changed()
         if watch.reason or changed:
             self._refuse(kind, watch.reason or f"it changes {changed}")
+        elif trace.refused is not None:
+            self._refuse(kind, str(trace.refused), trace.refused.limited)
+        elif trace.history is not None and any(id(leaf) not in every for leaf in trace.history.leaves()):
+            self._refuse(kind, "the history of its result ends in a leaf that its code does not name: one that it made")
         elif self._same_code(kind, watch):
             why = "" if kind.trace is None else difference(kind.trace, trace)
             if why:
@@ -224,7 +222,9 @@ class Region(states.Region):
                 kind.trace = trace
             else:
                 self._plan(kind, state, before, trace, every, args, kwargs)
-        return trace.result
+        result = trace.result
+        trace.forget_results()
+        return result
 
     def _plan(
         self, kind: _Kind, state: State, before: Memory, trace: Trace, every: dict[int, Tensor], args: tuple,
@@ -233,6 +233,8 @@ class Region(states.Region):
         """Makes a plan of a trace, runs it from where the call began, and keeps it if nothing differs."""
         grads = {id(t._grad) for t in state.tensors.values() if t._grad is not None}
         grads |= {id(g) for *_, g in before._saved if g is not None}
+        if trace.history is not None and self.backend is not None:
+            return self._refuse(kind, "a backend computes no gradients, and backward() runs outside of it", True)
         if trace.inputs and any(id(t) not in every for t in trace.inputs):
             return self._refuse(kind, "a tensor among its arguments is not found again")
         if _share_memory(trace.inputs, every):
@@ -242,9 +244,10 @@ class Region(states.Region):
         after = Memory(every.values(), state.optimizers, state.generators)
         try:
             plan = Plan(trace, _written(before, trace))
-            why = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state)
+            kept = None if trace.history is None else [bits(a) for a in trace.history.kept()]
+            why, _ = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state, kept)
             for run in plan.with_chains() if not why else ():
-                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state):
+                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state, kept)[0]:
                     plan.without_chains()
                     break
         except Refused as refused:
@@ -256,7 +259,11 @@ class Region(states.Region):
             plan.use(self.backend, trace)
         kind.plans.append((state, plan))
         self.plans += 1
-        fits = None if CHECK else arguments_check(args, kwargs, dict(zip(MODES, modes(), strict=True)), NAMES_OF_MODES)
+        fits = (
+            None
+            if RUNNING.check
+            else arguments_check(args, kwargs, dict(zip(MODES, modes(), strict=True)), NAMES_OF_MODES)
+        )
         if fits is not None:
             self._ready.append((fits, state.quick, plan))
         kind.restart()
@@ -273,11 +280,14 @@ class Region(states.Region):
         finally:
             RUNNING.recording = False
         after = Memory(every.values(), state.optimizers, state.generators)
-        why = state.changed()
-        why = f"it changes {why}" if why else _ran_alike(plan.run, inputs, result, before, after, every, state)
+        why, found = state.changed(), None
+        if why:
+            why = f"it changes {why}"
+        else:
+            why, found = _ran_alike(plan.run, inputs, result, before, after, every, state)
         if why:
             raise PlanError(f"torch.compile: the plan of {name_of(self.function)} is not what its program is: {why}")
-        return result
+        return result if plan.history is None else found
 
     def _refuse(self, kind: _Kind | None, reason: str, limited: bool = False) -> None:
         if kind is None:
@@ -311,27 +321,47 @@ class Region(states.Region):
         return "\n".join(lines)
 
 
-CHECK = os.environ.get("TENSORGRAD_COMPILE", "") == "check"
-
-
 def _ran_alike(
     run: Callable, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor],
-    state: State,
-) -> str:  # fmt: skip
-    """Runs a plan from `before`, and goes back to `after`. Returns what differs from `after` and `result`, in words."""
+    state: State, kept: list[Any] | None = None,
+) -> tuple[str, Any]:  # fmt: skip
+    """Runs a plan from `before`, and goes back to `after`.
+
+    Returns what differs from `after`, from `result` and from what its nodes saved (`kept`), in words; and the result.
+    """
     expected = described(result)
     before.restore()
     try:
-        found = described(run(*inputs))
+        made = run(*inputs)
+        found = described(made)
         then = Memory(every.values(), state.optimizers, state.generators)
     except Exception as error:
         after.restore()
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", None
     why = after.difference(then)
+    runs = [r for t in tensors_in(made) if t._edge is not None for r in t._edge[0].args if isinstance(r, Run)]
+    if runs and kept is not None and [bits(a) for a in runs[0].arrays] != kept:
+        why = "it keeps other values for the backward pass"
     after.restore()
     if found != expected:
-        return f"it returns {_shown(found, expected)}"
-    return why
+        return f"it returns {_shown(found, expected)}", made
+    return why, made
+
+
+def _after_watching(watch: Watch) -> int:
+    """The next stage.
+
+    Calls that may change Python's objects are compared first: one that cannot be recorded runs again, and its changes
+    would happen twice.
+    """
+    return COMPARED if watch.may_change() else TRACED
+
+
+def _told_apart(inputs: list[Tensor], state: State) -> None:
+    """Raises: Refused if an argument is what the program reaches by itself: a graph could not say which it used."""
+    for tensor in inputs:
+        if any(_overlap(tensor._array, other._array) for other in state.tensors.values()):
+            raise Refused("an argument shares memory with a tensor that it reaches by itself")
 
 
 def _share_memory(inputs: list[Tensor], every: dict[int, Tensor]) -> bool:
@@ -384,21 +414,6 @@ def _gradients_as_traced(plan: Plan) -> bool:
 # --- kinds of calls --------------------------------------------------------------------------------------------------
 
 
-# What is set in this thread and this process, and changes what ops do: expressions, and what they refer to.
-MODES = (
-    "GRAD.enabled", "GRAD.inference", "SETTINGS.threads", "SETTINGS.deterministic", "SETTINGS.warn_only",
-    "SETTINGS.fill_memory", "SETTINGS.matmul_precision", "default_dtype()", "DEFAULT_DEVICE.device",
-    "LOCAL.saved_hooks",
-)  # fmt: skip
-NAMES_OF_MODES = {
-    "GRAD": GRAD, "SETTINGS": SETTINGS, "default_dtype": dtypes.get_default_dtype, "DEFAULT_DEVICE": DEFAULT_DEVICE,
-    "LOCAL": LOCAL,
-}  # fmt: skip
-modes: Callable[[], tuple] = function_of(
-    f"def modes():\n    return ({', '.join(MODES)})", NAMES_OF_MODES, {"__name__": "tensorgrad.plan"}, "modes"
-)
-
-
 def kind_of(args: tuple, kwargs: dict) -> tuple[Any, list[Tensor], list[Any]]:
     """A description of arguments, the tensors in them, and the objects in it that are told apart by identity.
 
@@ -430,8 +445,6 @@ def _part(value: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
             requires_grad = value.requires_grad
         if value._hooks is not None:
             raise Refused("an argument has a hook")
-        if requires_grad and GRAD.enabled:
-            raise Refused("an argument requires grad, and backward() runs outside of it", True)
         if array.__class__ is not np.ndarray:
             raise Refused("an argument is not on the CPU, or not strided; plans are for arrays on the CPU so far", True)
         if value.__dict__:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.capture.guards import ABSENT, state_check
-from tensorgrad.capture.trace import Refused
+from tensorgrad.capture.history import Refused
 from tensorgrad.capture.watch import Watch
 from tensorgrad.devices import device as Device
 from tensorgrad.dtypes import dtype as Dtype
@@ -85,6 +85,7 @@ class State:
         self._waiting: deque[tuple[Any, str]] = deque()
         self._codes = watch.codes
         self._any_name = watch.any_name
+        self._hooks_count = watch.differentiates  # hooks of leaves run in backward passes
         self._names = _names_in(self._codes)
         for i, root in enumerate(roots):
             self._reach(root, "the function" if i == 0 else "an argument")
@@ -276,7 +277,7 @@ class State:
     def _tensor(self, tensor: Tensor, where: str) -> None:
         if tensor.__class__ not in PLAIN:
             raise Refused(f"{where} is a {_name(type(tensor))}, a class that overrides ops")
-        if tensor._hooks is not None:
+        if tensor._hooks is not None and self._hooks_count:
             raise Refused(f"{where} has a hook")
         if tensor._edge is not None and tensor._requires_grad:
             raise Refused(f"{where} is part of a graph of its own")
@@ -356,8 +357,9 @@ class State:
         """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
         if self._quick is None:
             self._quick = state_check(
-                self._dicts, self._lists, self._sets, self._cells, self._functions, self._held, self.gradients_count
-            )
+                self._dicts, self._lists, self._sets, self._cells, self._functions, self._held, self.gradients_count,
+                self._hooks_count,
+            )  # fmt: skip
         return self._quick
 
     def _same(self) -> bool:
@@ -365,7 +367,8 @@ class State:
         gradients_count = self.gradients_count
         for tensor, array, requires_grad, no_grad, _ in self._held:
             if (
-                tensor._array is not array or tensor._requires_grad is not requires_grad or tensor._hooks is not None
+                tensor._array is not array or tensor._requires_grad is not requires_grad
+                or (self._hooks_count and tensor._hooks is not None)
                 or (gradients_count and (tensor._grad is None) is not no_grad)
             ):  # fmt: skip
                 return False

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture import steps
+from tensorgrad.capture.history import History, Refused, used_up
 from tensorgrad.capture.nodes import Effect
 from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.values import tensors
 from tensorgrad.fx import Graph, Node
 from tensorgrad.tensor import Tensor
-
-
-class Refused(Exception):
-    """A region cannot become a plan: it runs eagerly. The message says why.
-
-    `limited`: that is a limit of plans so far, and not due to anything that the program does beside computing.
-    """
-
-    def __init__(self, reason: str, limited: bool = False) -> None:
-        super().__init__(reason)
-        self.limited = limited
 
 
 class Trace:
@@ -34,7 +25,11 @@ class Trace:
         result: what the function returned; its tensors are `returned`, and their nodes `outputs`.
         bases: for each of `returned`, the node of the tensor that it is a view of, or None.
         effects: writes, gradients, random draws, reads of values.
+        history: the graph of autograd behind the results; None if there is none, or `refused` says why not.
     """
+
+    refused: Refused | None = None
+    history: History | None = None
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict, watched: Iterable[Tensor]) -> None:
         """Runs `function(*args, **kwargs)`. `watched` are leaves whose gradients it may change."""
@@ -45,13 +40,19 @@ class Trace:
         with recorder:
             for i, tensor in enumerate(self.inputs):
                 recorder.placeholder(f"arg{i}", tensor)
+            edges = [edge_of(t) for t in self.inputs]
             self.result = function(*args, **kwargs)
             recorder.settle_gradients()
             recorder.check_versions()
             self.returned = list(tensors(self.result))
             self.outputs: list[Node] = [recorder.returned(t) for t in self.returned]
             self.bases = [None if t._view is None else recorder.node_of(t._view[0]) for t in self.returned]
-            recorder.graph.output(tuple([*self.outputs, *[b for b in self.bases if b is not None]]))
+            try:
+                self.history = _history(recorder, self.returned, self.inputs, edges)
+            except Refused as refused:
+                self.refused = refused
+            slots = [] if self.history is None else self.history.slots
+            recorder.graph.output(tuple([*self.outputs, *[b for b in self.bases if b is not None], *slots]))
             recorder.finish()
         recorder.graph.eliminate_dead_code()
         found: Any = recorder.graph.output_node().args[0]
@@ -61,6 +62,23 @@ class Trace:
         self.graph: Graph = recorder.graph
         self.attributes: dict[str, Any] = recorder.attributes
         self.effects: list[Effect] = recorder.effects
+        if self.history is not None:
+            self.history.settle(list(rest), self._owners())
+
+    def _owners(self) -> Iterator[tuple[Any, Tensor]]:
+        """What the program can write to after the call: (the tensor from outside or the node of a result, a tensor)."""
+        for tensor in (*self.inputs, *self.lifted()):
+            yield tensor, tensor
+        for node, base, tensor in zip(self.outputs, self.bases, self.returned, strict=True):
+            if all(tensor is not t for t in self.inputs):
+                yield node if base is None else base, tensor
+
+    def forget_results(self) -> None:
+        """Lets go of what the call returned and of its graph: only what was computed is compared later."""
+        self.result = None
+        self.returned = []
+        if self.history is not None:
+            self.history.alive = []
 
     def lifted(self) -> list[Tensor]:
         """The tensors from outside that the graph uses."""
@@ -70,6 +88,18 @@ class Trace:
             for name in used
             if isinstance(self.attributes[name], Tensor) and not name.startswith("_constant")
         ]
+
+
+def _history(recorder: Recorder, results: list[Tensor], inputs: list[Tensor], edges: list[Any]) -> History | None:
+    """The history of those results whose graph was not used up by a backward pass within. Raises: Refused."""
+    given = {id(t) for t in inputs}
+    left = [
+        t for t in results
+        if t.requires_grad and t._edge is not None and id(t) not in given and not used_up(t._edge[0])
+    ]  # fmt: skip
+    bases = [t._view[0] for t in left if t._view is not None and t._view[0].requires_grad]
+    bases = [b for b in bases if b._edge is not None and id(b) not in given]
+    return History(recorder, [*left, *bases], inputs, edges) if left else None
 
 
 def difference(one: Trace, other: Trace) -> str:
@@ -90,6 +120,8 @@ def difference(one: Trace, other: Trace) -> str:
             return f"{_called(a)} had other arguments the second time: {b.args} in place of {a.args}"
         if _metadata(a) != _metadata(b):
             return f"{_called(a)} had a result of another shape or layout the second time"
+    if one.history is not None and not one.history.same_as(other.history, lambda v: _canonical(v, {})):
+        return "its results had another history the second time"
     if len(first) != len(second):
         return f"it took {len(first)} steps the first time and {len(second)} the second time"
     return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from dis import get_instructions
 from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -47,6 +48,15 @@ _REFUSED_NAMES = frozenset(
      "_cdata", "f_locals", "f_globals", "_getframe", "__globals__", "grad_fn", "_grad_fn", "retain_grad",
      "register_hook", "register_post_accumulate_grad_hook")
 )  # fmt: skip
+# By these, and by the instructions below, code may change Python's objects. Others make them, or give local names.
+_CHANGING_NAMES = frozenset(
+    ("append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse", "update", "setdefault",
+     "add", "discard", "setattr", "delattr", "next", "send", "move_to_end", "appendleft", "popleft", "rotate")
+)  # fmt: skip
+_CHANGING = frozenset(
+    ("STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_DEREF", "STORE_NAME", "DELETE_GLOBAL",
+     "DELETE_ATTR", "DELETE_SUBSCR", "DELETE_DEREF", "DELETE_NAME", "IMPORT_NAME")
+)  # fmt: skip
 _READS = frozenset(
     ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__array__")
 )
@@ -71,15 +81,20 @@ class Watch:
         codes: the code objects of the program that ran, each with its module's globals.
         reason: why what ran cannot become a plan; "" if nothing stands against it.
         any_name: whether the program may have read attributes that its code does not name.
+        differentiates: whether a backward pass ran, which calls hooks of leaves.
     """
 
     def __init__(self) -> None:
         self.codes: dict[CodeType, dict[str, Any]] = {}
         self.reason = ""
-        self.any_name = False
+        self.any_name = self.differentiates = False
         self._kinds: dict[int, str] = {}
         self._keep: list[Any] = []
         self._importing = 0
+
+    def may_change(self) -> bool:
+        """Whether the code that ran may change what outlives it, as far as its instructions tell."""
+        return self.any_name or any(map(_may_change, self.codes))
 
     def __enter__(self) -> Watch:
         self.before = sys.getprofile()
@@ -138,6 +153,8 @@ class Watch:
                 name = frame.f_globals.get("__name__") or ""
                 if name == "tensorgrad.tensor" and frame.f_code.co_name in _READS and self._by_program(frame):
                     self._refuse(f"it reads a value ({frame.f_code.co_name})", frame.f_back)
+                if name == "tensorgrad.autograd.engine" and frame.f_code.co_name == "run":
+                    self.differentiates = True
                 if name == "tensorgrad.capture.compiled" and frame.f_code.co_name == "graph_break":
                     self._refuse("it asks for a graph break", self._caller(frame))
                 if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
@@ -183,6 +200,13 @@ class Watch:
                 self._refuse(f"it calls {name} of NumPy, whose effects are not known", frame)
             return
         self._refuse(f"it calls {_qualified(function)}, whose effects are not known", frame)
+
+
+def _may_change(code: CodeType) -> bool:
+    return not _CHANGING_NAMES.isdisjoint(code.co_names) or any(
+        i.opname in _CHANGING or i.opname.startswith("INPLACE_") or (i.opname == "BINARY_OP" and "=" in i.argrepr)
+        for i in get_instructions(code)
+    )
 
 
 def _qualified(function: Any) -> str:

@@ -3,15 +3,15 @@
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.capture import region as regions
-from tensorgrad.capture.region import PlanError, Region
+from tensorgrad.capture.region import Region
+from tensorgrad.capture.running import RUNNING, PlanError
 from tests.support.processes import environment, output_of
 
 
 @pytest.fixture
 def checked(monkeypatch):
     """A region with a plan, a training step, under `TENSORGRAD_COMPILE=check`; and what it depends on."""
-    monkeypatch.setattr(regions, "CHECK", True)
+    monkeypatch.setattr(RUNNING, "check", True)
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Dropout(0.5), torch.nn.Linear(3, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -69,5 +69,5 @@ def test_a_plan_that_does_something_else_is_an_error(checked, what):
 
 
 def test_the_variable_switches_it_on():
-    code = "from tensorgrad.capture import region; print(region.CHECK)"
+    code = "from tensorgrad.capture.running import RUNNING; print(RUNNING.check)"
     assert output_of(code, env=environment(TENSORGRAD_COMPILE="check")).strip() == "True"

@@ -24,7 +24,12 @@ def _nothing(lib):
     return lambda x: lib.add(x, x)
 
 
-@pytest.mark.parametrize("make", [_chain, _layers, _nothing])
+def _training(lib):
+    w = lib.ones(3, 2, requires_grad=True)
+    return lambda x: lib.sum(lib.nn.functional.linear(x, w))
+
+
+@pytest.mark.parametrize("make", [_chain, _layers, _nothing, _training])
 def test_what_is_one_graph_has_the_same_counts(make):
     found = []
     for lib in (tensorgrad, theirs):

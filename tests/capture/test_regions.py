@@ -298,13 +298,17 @@ def test_errors_are_those_of_the_program():
     assert str(found.value) == str(expected.value)
 
 
-def test_a_forward_pass_that_is_differentiated_outside_is_eager():
-    model = nn.Linear(2, 2)
-    compiled = torch.compile(model, fullgraph=True)
+@pytest.mark.parametrize("first", ["the tensor", "a view of it", "another"])
+def test_an_argument_that_the_program_reaches_by_itself(first):
+    """A recording cannot tell which of the two was used."""
+    w = torch.tensor([2.0, 3.0])
+    region = Region(lambda x: x * w)
+    given = {"the tensor": w, "a view of it": w[:], "another": torch.ones(2)}
     for _ in range(6):
-        compiled(torch.ones(1, 2)).sum().backward()
-    assert model.weight.grad.tolist() == [[6, 6], [6, 6]]
-    assert "backward() runs outside" in compiled._region.explain()
+        region(given[first])
+    assert region.plans == (first == "another")
+    for x in given.values():
+        assert region(x).tolist() == (x * w).tolist()
 
 
 def test_the_loss_that_a_step_returns_cannot_be_differentiated_again():
@@ -417,3 +421,39 @@ def test_what_the_collector_calls_is_not_of_the_program():
         gc.callbacks.remove(note)
     region = region_of(compiled)
     assert told and region.plans == 1, region.explain()
+
+
+def _adds_in_place(x):
+    y = x * 2
+    y += 1  # of a list, that would change it
+    return y
+
+
+CALLS = {  # how many calls run eagerly until there is a plan
+    "only computes": (lambda x: (x * 2).relu(), 3),
+    "appends to a list of its own": (lambda x: ([x * 2].append(x), x * 2)[1], 4),
+    "adds in place": (_adds_in_place, 4),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_how_many_calls_are_eager(name):
+    function, calls = CALLS[name]
+    region = Region(function)
+    for i in range(6):
+        assert region.plans == (i >= calls), region.explain()
+        region(torch.ones(2))
+
+
+def test_changes_of_a_program_that_cannot_be_recorded_happen_once():
+    """A call that fails to be recorded runs again; no such call may have changed anything."""
+    sparse, seen = torch.eye(2).to_sparse(), []
+
+    def appends(x):
+        seen.append(1)
+        return sparse @ x
+
+    region = Region(appends)
+    for _ in range(6):
+        region(torch.ones(2, 1))
+    assert len(seen) == 6 and not region.plans

@@ -571,10 +571,12 @@ def test_the_model_of_more_processors(monkeypatch):
     assert "**2.0** (aim: 6)" in line and line.startswith("| GPT | ")
 
 
-@pytest.mark.parametrize(("row", "title", "limit", "aim"), capture.ROWS, ids=[title for _, title, *_ in capture.ROWS])
-def test_compiled_programs_compute_the_same(row, title, limit, aim):
+@pytest.mark.parametrize(
+    ("row", "title", "limit", "aim", "inner"), capture.ROWS, ids=[compared.title for compared in capture.ROWS]
+)
+def test_compiled_programs_compute_the_same(row, title, limit, aim, inner):
     sizes = dict(row.sizes if row.small is None else row.small)
-    found = capture.measured(row, sizes, 1, 0.0, with_torch=find_spec("torch") is not None)
+    found = capture.measured(row, sizes, 1, 0.0, with_torch=find_spec("torch") is not None, inner=inner)
     assert not found.why_eager, found.why_eager
     cells = capture.line(title, found, limit, aim).split(" | ")
     assert len(cells) == capture.HEAD.partition("\n")[0].count(" | ") + 1 and cells[0] == f"| {title}"
