@@ -31,10 +31,8 @@ from tensorgrad.storage import fresh
 
 # Ops, and gradients of ops, whose kernels' Python reads no value of an array.
 PURE = frozenset(("linear", "linear.backward", "relu", "relu.backward"))
-# Those that NumPy computes for a few numbers, and the compiled kernel that gives the same bits.
-SMALL = {
-    "relu": "relu", "relu.backward": "relu.backward", "cross_entropy.backward": "few_cross_entropies_backward",
-}  # fmt: skip
+# Those that NumPy computes for a few numbers, where the compiled kernel gives the same bits.
+SMALL = frozenset(("relu", "relu.backward", "cross_entropy.backward"))
 # Those that read a value of a result, which has to be finite, and the kernel for which that is all.
 CHECKED = {"cross_entropy": "few"}
 
@@ -195,7 +193,7 @@ class Chains:
 
     def _small(self, of: str, arguments: list[Any], results: list[Any]) -> tuple[list[Any], list[Any]]:
         """The results and launches of the compiled kernel for large arrays, if it gives the same bits."""
-        row = COMPILED.get(SMALL[of])
+        row = COMPILED.get(of)
         if row is None or SETTINGS.deterministic or not row.available() or len(results) != 1:
             return results, []
         with thread_pool.listening() as heard:
@@ -218,7 +216,7 @@ class Chains:
         checked = CHECKED.get(launch.of)
         if checked is not None and [k.__name__ for k, *_ in heard] != [checked]:
             return None
-        if not heard or any(k.__class__ is not Shared or workers for k, _, _, workers in heard):
+        if not heard or any(k.__class__ is not Shared or several for k, _, _, several in heard):
             return None
         runs = [(k, length, compiled.numbers_of(k, arguments)) for k, length, arguments, _ in heard]
         arrays = [n for _, _, numbers in runs for n in numbers if n.__class__ is np.ndarray and n.size]

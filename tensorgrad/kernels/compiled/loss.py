@@ -93,26 +93,6 @@ def _cross_entropy():
     return kernel
 
 
-def _few_grad():
-    @shared(f"void({_NUMBER}, {MATRIX}, boolean, {MATRIX}, int64, int64)")
-    def few(g, slopes, mean, out, first, last):
-        rows = slopes.shape[0]
-        slope = F(np.float64(g[()]) / np.float64(rows)) if mean else g[()]
-        for n in range(rows):
-            for i in range(slopes.shape[1]):
-                out[n, i] = slopes[n, i] * slope
-
-    def kernel(g, x, slopes, target, weight, ignore_index, smoothing, reduction):
-        """As kernels/array/loss.py does for small batches, of which `slopes` are kept."""
-        if g.dtype is not F32 or g.ndim or not suits(slopes) or not is_small(np, slopes, weight, smoothing, reduction):
-            return NotImplemented
-        out = np.empty(slopes.shape, F32)
-        thread_pool.run(few, 1, (g, slopes, reduction == "mean", out), 0)
-        return out
-
-    return kernel
-
-
 def _cross_entropy_grad():
     @shared(f"void(float32[::1], {MATRIX}, {_TARGETS}, int64, {MATRIX}, int64, int64)")
     def loop(g, shares, target, ignored, out, first, last):
@@ -126,7 +106,20 @@ def _cross_entropy_grad():
                     to[i] = row[i] * slope
                 to[target[n]] -= slope
 
+    @shared(f"void({_NUMBER}, {MATRIX}, boolean, {MATRIX}, int64, int64)")
+    def few(g, slopes, mean, out, first, last):
+        """As kernels/array/loss.py does for small batches, whose slopes were computed forward."""
+        rows = slopes.shape[0]
+        slope = F(np.float64(g[()]) / np.float64(rows)) if mean else g[()]
+        for n in range(rows):
+            for i in range(slopes.shape[1]):
+                out[n, i] = slopes[n, i] * slope
+
     def kernel(g, x, shares, target, weight, ignore_index, smoothing, reduction):
+        if g.dtype is F32 and not g.ndim and suits(shares) and is_small(np, shares, weight, smoothing, reduction):
+            out = np.empty(shares.shape, F32)
+            thread_pool.run(few, 1, (g, shares, reduction == "mean", out), 0)
+            return out
         count = _counted(shares, target, weight, smoothing, reduction, ignore_index)
         if count is None or g.dtype is not F32:
             return NotImplemented
@@ -219,7 +212,6 @@ def _of_batch_grad():
 KERNELS: dict[str, Callable[[], Callable]] = {
     "cross_entropy": _cross_entropy,
     "cross_entropy_backward": _cross_entropy_grad,
-    "few_backward": _few_grad,
     "of_batch": _of_batch,
     "of_batch_backward": _of_batch_grad,
 }

@@ -365,7 +365,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
         else:
             kernel.launch(address, arguments, length, 0, 0)
         if _LISTENERS:
-            _tell(kernel, length, arguments, len(workers))
+            _tell(kernel, length, arguments, elements >= 2 * GRAIN and SETTINGS.threads > 1)
     except BaseException as error:
         if len(held) > base:  # an error, or an exception from a signal handler at any moment
             _release(held, base)
@@ -375,7 +375,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
 
 
 _NONE: list[_Worker] = []
-_LISTENERS: dict[int, list[tuple[Any, int, tuple, int]]] = {}  # by thread
+_LISTENERS: dict[int, list[tuple[Any, int, tuple, bool]]] = {}  # by thread
 
 
 def _tell(*launch: Any) -> None:
@@ -385,10 +385,10 @@ def _tell(*launch: Any) -> None:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[list[tuple[Any, int, tuple, int]]]:
-    """Collects what this thread runs meanwhile: kernel, length, arguments, and how many other threads took part."""
+def listening() -> Iterator[list[tuple[Any, int, tuple, bool]]]:
+    """Collects what this thread runs meanwhile: kernel, length, arguments, and whether other threads may take part."""
     me = threading.get_ident()
-    heard: list[tuple[Any, int, tuple, int]] = []
+    heard: list[tuple[Any, int, tuple, bool]] = []
     before = _LISTENERS.get(me)
     _LISTENERS[me] = heard
     try:
