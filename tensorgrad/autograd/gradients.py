@@ -236,6 +236,7 @@ def grad(
         roots_of(outputs[:1], gradients[:1], create_graph, "grad")  # PyTorch looks at the outputs first
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
+        _check_batches(outputs, gradients)
         more = {"allow_unused": allow_unused, "materialize_grads": materialize_grads}
         return tuple(OVER_BATCH(lambda g: grad(outputs, inputs, g, keep, create_graph, **more), gradients))
     roots = roots_of(outputs, gradients, create_graph, "grad")
@@ -257,6 +258,17 @@ def grad(
             gradient = _writable(gradient)
         results.append(gradient)
     return tuple(results)
+
+
+def _check_batches(outputs: list, gradients: list) -> None:
+    """Raises: RuntimeError for a batch of gradients that are not of their output's shape."""
+    for i, (position, given) in enumerate(zip(outputs, gradients, strict=True)):
+        shape = shape_and_type(position)[0]
+        if isinstance(given, Tensor) and tuple(given.shape[1:]) != tuple(shape):
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                f"dimension: grad_output[{i}] has a shape of {given.shape}, but output[{i}] one of {Size(shape)}"
+            )
 
 
 def _writable(gradient: Tensor) -> Tensor:

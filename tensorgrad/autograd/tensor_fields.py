@@ -38,6 +38,10 @@ class _Fields:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
+    @requires_grad.deleter
+    def requires_grad(self: Any) -> None:
+        raise RuntimeError("requires_grad of a tensor cannot be deleted; use requires_grad_(False) or detach()")
+
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
         """Sets in place whether gradients flow to this tensor; returns it.
 

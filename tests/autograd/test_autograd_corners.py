@@ -142,3 +142,32 @@ def test_a_gradient_of_another_shape_is_refused(torch):
         y.zero_()
     view.retain_grad()  # nothing to retain: it has no history
     return found, z.retains_grad, view.retains_grad
+
+
+@alike
+def test_a_batch_of_gradients_of_another_shape_is_refused(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    found = []
+    for shape in ((3, 2), (2,), (2, 3), (3, 2, 1), (2, 2)):
+        grads = (torch.ones(shape),)
+        call = lambda given: torch.autograd.grad(y, x, given, is_grads_batched=True, retain_graph=True)
+        found.append(error(call, grads)[:70])
+    return found
+
+
+@alike
+def test_fields_of_a_tensor_cannot_be_deleted(torch):
+    x = torch.ones(2, requires_grad=True)
+    found = []
+    for name in ("data", "requires_grad", "shape", "dtype", "is_leaf"):
+        found.append(error(delattr, x, name) != "nothing")
+    for name in ("data", "requires_grad"):
+        found.append(error(delattr, x, name).partition(":")[0])
+    return found, x.requires_grad
+
+
+@alike
+def test_the_size_of_blocks_may_be_one_number(torch):
+    x = torch.arange(16.0).reshape(4, 4)
+    return [x.to_sparse_bsr(2).values(), x.to_sparse_bsc(2).values(), error(x.to_sparse_bsr, 3).partition(":")[0]]

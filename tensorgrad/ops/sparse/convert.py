@@ -170,6 +170,8 @@ def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int 
     if wanted is strided:
         return to_dense(self)
     blocked = kind is not None and kind.blocked
+    if isinstance(blocksize, int):
+        blocksize = (blocksize, blocksize)
     if blocksize is None and blocked:
         if layout_of(self) is not wanted:
             raise RuntimeError(f"{name}: conversion from {title(array)} to {kind.title} requires blocksize argument")  # type: ignore[union-attr]
