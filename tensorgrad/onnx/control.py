@@ -44,6 +44,6 @@ class Loop(Module):
             state = made[: self.carried]
             kept.append(made[self.carried :])
             turn += 1
-        if not kept and len(self.body.graph.output_node().args[0]) > 1 + self.carried:  # type: ignore[union-attr]
+        if not kept and len(self.body.graph.output_node().args[0]) > 1 + self.carried:
             raise NotImplementedError("onnx: a Loop that keeps something of each turn, and has none")
         return (*state, *(tensorgrad.stack(values) for values in zip(*kept, strict=True)))

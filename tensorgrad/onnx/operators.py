@@ -308,8 +308,8 @@ def average_pool(
     pads = _pads(x, kernel_shape, strides, dilations, pads, auto_pad)
     wide, padding = _apart(x, pads, 0.0, [k // 2 for k in kernel_shape])
     if wide is x and set(dilations) == {1}:
-        function = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n - 1]
-        return function(x, kernel_shape, strides, padding, bool(ceil_mode), bool(count_include_pad))
+        pool: Callable = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n - 1]
+        return pool(x, kernel_shape, strides, padding, bool(ceil_mode), bool(count_include_pad))
     sides = [p for i in reversed(range(n)) for p in (pads[i], pads[n + i])]
     counted = F.pad(torch.ones_like(x), sides, value=float(bool(count_include_pad)))
     more = [0] * 2 * n
@@ -321,8 +321,8 @@ def average_pool(
     wide, counted = F.pad(F.pad(x, sides), more), F.pad(counted, more)
     channels = x.shape[1]
     window = torch.ones(channels, 1, *kernel_shape, dtype=x.dtype)
-    function = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
-    total, count = (function(t, window, None, strides, 0, dilations, channels) for t in (wide, counted))
+    sums: Callable = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
+    total, count = (sums(t, window, None, strides, 0, dilations, channels) for t in (wide, counted))
     return total / count
 
 

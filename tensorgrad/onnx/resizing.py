@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def _aligned(i: np.ndarray, size: int, length: int, factor: float) -> np.ndarray
 
 
 # Where an element of the result is in the input.
-_COORDINATES = {
+_COORDINATES: dict[str, Callable[[np.ndarray, int, int, float], np.ndarray]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": lambda i, size, length, factor: (
@@ -77,7 +78,7 @@ _COORDINATES = {
     "align_corners": _aligned,
     "asymmetric": lambda i, size, length, factor: i / factor,
 }
-_ROUNDINGS = {
+_ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda at: np.ceil(at - 0.5),
     "round_prefer_ceil": lambda at: np.floor(at + 0.5),
     "floor": np.floor,
