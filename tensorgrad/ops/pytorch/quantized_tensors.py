@@ -8,7 +8,11 @@ import numpy as np
 
 import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.ops.compare import where
+from tensorgrad.ops.create import from_numpy
+from tensorgrad.ops.nn.fake_quantize import check_range, rounded_as_observed
 from tensorgrad.storage.quantized import QuantizedArray, limits
 from tensorgrad.tensor import Tensor, wrap
 
@@ -90,35 +94,128 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
         low, high = low // 2, high // 2
     array = input.detach()._array
     lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
+    if not lowest <= highest:
+        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max")
     scale, zero_point = chosen(lowest, highest, low, high)
-    return quantize_per_tensor(input, scale, zero_point, dtype)
+    return quantize_per_tensor(input, float(scale), int(zero_point), dtype)
 
 
-_SMALLEST_SCALE = 6.1e-5
+_SMALLEST_SCALE = np.float32(6.1e-5)
+_NOT_A_NUMBER = -(2**31)  # what a zero point is that is not a number
 
 
-def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
-    """The scale and zero point with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
+def chosen(
+    lowest: Any, highest: Any, quant_min: int, quant_max: int, symmetric: bool = False, trained: bool = False
+) -> tuple[Any, Any]:
+    """The scales and zero points with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
 
-    Zero is in the range, and has an integer of its own.
+    Zero is in each range, and has an integer of its own. The zero point follows from one end or the other, whichever
+    seems to be the more exact. PyTorch does this in two ways, which differ where it lies between two integers.
+
+    Args:
+        lowest, highest: the ends of one range, or arrays of them.
+        quant_min, quant_max: the range of the integers.
+        symmetric: whether ranges to both sides of zero are made as long on both, with zero in the middle.
+        trained: whether it is done as in training: with the scale in float32, and an error at each end that grows with
+            both of its terms. Else the scale is float64, and the error is their difference.
     """
-    lowest, highest = min(np.float32(lowest), np.float32(0)), max(np.float32(highest), np.float32(0))
-    scale = (np.float64(highest) - np.float64(lowest)) / (quant_max - quant_min)
-    if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
-        scale = np.float64(0.1)
-    if scale < _SMALLEST_SCALE:
-        old, scale = scale, np.float64(np.float32(_SMALLEST_SCALE))
-        if lowest == 0:
-            highest = np.float32(scale * (quant_max - quant_min))
-        elif highest == 0:
-            lowest = np.float32(-scale * (quant_max - quant_min))
-        else:
-            lowest, highest = np.float32(lowest * scale / old), np.float32(highest * scale / old)
-    from_low, from_high = quant_min - lowest / scale, quant_max - highest / scale
-    error_low = abs(quant_min) - abs(lowest / scale)
-    error_high = abs(quant_max) - abs(highest / scale)
-    initial = from_low if error_low < error_high else from_high
-    return float(scale), int(min(max(np.rint(initial), quant_min), quant_max))
+    kind, sign = (np.float32, 1) if trained else (np.float64, -1)
+    low, high, steps = np.float32(lowest), np.float32(highest), quant_max - quant_min
+    with np.errstate(all="ignore"):
+        on_both_sides = (low < 0) & (high > 0) & symmetric
+        if symmetric:
+            half = steps // 2
+            below, above = abs(low / np.float32(half + 1)), abs(high / np.float32(half))
+            reach = np.float64(_where(below < above, above, below))
+            low = np.float32(_where(on_both_sides, -(half + 1) * reach, low))
+            high = np.float32(_where(on_both_sides, half * reach, high))
+        low, high = _where(low > 0, np.float32(0), low), _where(high < 0, np.float32(0), high)
+        scale = kind((np.float64(high) - low) / steps)
+        scale = _where(np.isinf(1 / np.float32(scale)), kind(0.1), scale)
+        small = scale < _SMALLEST_SCALE
+        if np.any(small):
+            least, more = _SMALLEST_SCALE * np.float32(steps), _SMALLEST_SCALE / np.float32(scale)
+            ends = _where(high == 0, -least, low * more), _where(low == 0, least, high * more)
+            low, high = _where(small, ends[0], low), _where(small, ends[1], high)
+            scale = _where(small, kind(_SMALLEST_SCALE), scale)
+        divisor = np.float64(scale)
+        below, above = low / divisor, high / divisor
+        from_low = abs(quant_min) + sign * abs(below) < abs(quant_max) + sign * abs(above)
+        zero = _where(from_low, quant_min - below, quant_max - above)
+        zero = np.rint(_where(on_both_sides, (quant_min + quant_max) / 2, zero))
+        zero = _where(zero < quant_min, quant_min, _where(zero > quant_max, quant_max, zero))
+        return scale, _where(zero == zero, zero, _NOT_A_NUMBER)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    """`numpy.where`, which is slow for one number."""
+    if condition.__class__ is np.ndarray:
+        return np.where(condition, a, b)
+    return a if condition else b
+
+
+@composite("function")
+def fused_moving_avg_obs_fake_quant(
+    input: Tensor, observer_on: Tensor, fake_quant_on: Tensor, running_min: Tensor, running_max: Tensor, scale: Tensor,
+    zero_point: Tensor, averaging_const: float, quant_min: int, quant_max: int, ch_axis: int,
+    per_row_fake_quant: bool = False, symmetric_quant: bool = False,
+) -> Tensor:  # fmt: skip
+    """Averages the ranges of the values that pass, and rounds them to what integers with such a range stand for.
+
+    The gradient is passed on where nothing was clamped.
+
+    Args:
+        input: float32.
+        observer_on: whether the range of `input` counts.
+        fake_quant_on: whether values are rounded, and the scale and zero point adapted.
+        running_min, running_max: the range, overwritten.
+        scale, zero_point: overwritten.
+        averaging_const: the weight of the range of `input`.
+        quant_min, quant_max: the range of the integers.
+        ch_axis: the dimension of the channels, 0.
+        per_row_fake_quant: whether each channel has a range of its own.
+        symmetric_quant: whether zero is in the middle of the integers.
+
+    >>> low, high = torch.tensor([float("inf")]), torch.tensor([float("-inf")])
+    >>> scale, zero, on = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.tensor([1])
+    >>> x = torch.tensor([-1.0, 0.3, 2.0])
+    >>> torch.fused_moving_avg_obs_fake_quant(x, on, on, low, high, scale, zero, 0.01, 0, 3, 0)
+    tensor([-1.,  0.,  2.])
+    >>> low, high, scale, zero
+    (tensor([-1.]), tensor([2.]), tensor([1.]), tensor([1], dtype=torch.int32))
+    """
+    if input.dtype is not dtypes.float32:
+        raise RuntimeError(f"expected scalar type Float but found {dtypes.scalar_type(input)}")
+    if ch_axis >= input.ndim:
+        raise RuntimeError("Error in fused_moving_avg_obs_fake_quant_cpu: ch_axis must be < self.dim()")
+    if per_row_fake_quant and ch_axis != 0:
+        raise RuntimeError("Per-channel FakeQuant in fused_moving_avg_obs_fake_quant is only supported on axis == 0")
+    check_range(quant_min, quant_max)
+    if not input.numel():
+        return input
+    observing, rounding = bool(observer_on), bool(fake_quant_on)
+    values = input.detach()
+    rows = values.flatten(1) if per_row_fake_quant else values.reshape(1, -1)
+    state = running_min, running_max, scale, zero_point
+    with no_grad():
+        if not running_min.numel():  # the first call: now it is known how many channels there are
+            for adapted, start in zip(state, (np.inf, -np.inf, 1, 0), strict=True):
+                adapted.resize_(len(rows)).fill_(start)
+        if (observing or rounding) and any(adapted.numel() != len(rows) for adapted in state):
+            raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
+        if observing:
+            for running, found in (running_min, rows.amin(1)), (running_max, rows.amax(1)):
+                known = running.reshape(-1)
+                moved = known + averaging_const * (found - known)
+                running.copy_(where(known.isinf(), found, moved).reshape(running.shape))
+        if rounding:
+            ends = running_min.reshape(-1).numpy(), running_max.reshape(-1).numpy()
+            made = chosen(*ends, quant_min, quant_max, symmetric_quant, trained=True)
+            for adapted, array in zip((scale, zero_point), made, strict=True):
+                adapted.copy_(from_numpy(array).reshape(adapted.shape))
+    if not rounding:
+        return input.clone()
+    return rounded_as_observed(input, scale, zero_point, quant_min, quant_max, 0 if per_row_fake_quant else -1)
 
 
 @composite()
