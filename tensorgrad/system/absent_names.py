@@ -65,7 +65,7 @@ MISSING: dict[str, str] = {
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
         fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float8_e4m3fn float8_e4m3fnuz
-        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
+        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork
         get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
         import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
         is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library

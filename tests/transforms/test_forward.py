@@ -468,6 +468,7 @@ SAID = {
     "roi_pool": ("boxes", 1.0, 2, 2), "bag_lookup_max": ("bags",),
     "fake_quantize_per_tensor_row": ("scale", "zero", -8, 7, -1),
     "fake_quantize_per_tensor_of_tensors": ("scale", "zero", -8, 7, -1),
+    "fused_moving_avg_obs_fq_row": ("scale", "zero", -8, 7, -1),
     "fake_quantize_per_channel_row": ("scales", "zeros", -8, 7, 1),
 }  # fmt: skip
 

@@ -85,14 +85,11 @@ class FakeQuantize(FakeQuantizeBase):
         """Returns the scales and zero points."""
         return self.activation_post_process.calculate_qparams()
 
-    def _chosen(self) -> tuple[Tensor, Tensor]:
-        return self.calculate_qparams()
-
     def forward(self, X: Tensor) -> Tensor:
         """Returns the rounded values."""
         if self.observer_enabled[0]:
             self.activation_post_process(X.detach())
-            scale, zero_point = self._chosen()
+            scale, zero_point = self.calculate_qparams()
             self.scale, self.zero_point = scale, zero_point.to(self.zero_point.dtype)
         if not self.fake_quant_enabled[0]:
             return X
@@ -116,7 +113,11 @@ class FakeQuantize(FakeQuantizeBase):
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
-    """`FakeQuantize` with an observer of moving averages."""
+    """`FakeQuantize` with an observer of moving averages, all in one function.
+
+    That chooses the scale in its own way: symmetric integers reach to both ends, so that -128 and 127 stand for the
+    largest numbers.
+    """
 
     def __init__(
         self,
@@ -126,16 +127,30 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         **observer_kwargs: Any,
     ):
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+        if not isinstance(
+            self.activation_post_process, MovingAverageMinMaxObserver | MovingAveragePerChannelMinMaxObserver
+        ):
+            raise AssertionError("Fused observer+fake_quant module only works with MovingAverageMinMaxObserver")
+        self.register_buffer("fake_quant_enabled", torch.tensor([1], dtype=torch.long))
+        self.register_buffer("observer_enabled", torch.tensor([1], dtype=torch.long))
+        self.is_symmetric_quant = self.qscheme in (torch.per_tensor_symmetric, torch.per_channel_symmetric)
 
-    def _chosen(self) -> tuple[Tensor, Tensor]:
-        """While it trains, symmetric integers reach to both ends: -128 and 127 stand for the largest numbers."""
-        if self.qscheme not in (torch.per_tensor_symmetric, torch.per_channel_symmetric) or not self.dtype.is_signed:
-            return self.calculate_qparams()
+    def forward(self, X: Tensor) -> Tensor:
+        """Returns the rounded values."""
         seen = self.activation_post_process
-        half = (self.quant_max - self.quant_min) // 2
-        low, high = seen.min_val.reshape(-1).clamp(max=0), seen.max_val.reshape(-1).clamp(min=0)
-        scale = torch.maximum(-low / (half + 1), high / half)
-        return torch.where(scale > 0, scale, torch.full_like(scale, 0.1)), torch.zeros(scale.shape, dtype=torch.int32)
+        return torch.fused_moving_avg_obs_fake_quant(
+            X, self.observer_enabled, self.fake_quant_enabled, seen.min_val, seen.max_val, self.scale, self.zero_point,
+            seen.averaging_constant, seen.quant_min, seen.quant_max, self.ch_axis, self.is_per_channel,
+            self.is_symmetric_quant,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        seen = self.activation_post_process
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, observer_enabled={self.observer_enabled}, "
+            f"scale={self.scale}, zero_point={self.zero_point}, dtype={self.dtype}, quant_min={seen.quant_min}, "
+            f"quant_max={seen.quant_max}, qscheme={self.qscheme}, reduce_range={seen.reduce_range}"
+        )
 
 
 default_fake_quant = FakeQuantize.with_args(

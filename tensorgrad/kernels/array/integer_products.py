@@ -35,8 +35,8 @@ def sums_shape(x, weight, zero_point):
 
 def dynamic_linear(xp, x, weight, scales, zero_points, bias, highest):
     """`x @ weightᵀ + bias`, where x is first quantized to integers from 0 to `highest`, with the range that it has."""
-    scale, zero_point = chosen(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest)
-    ints = run_kernel("quantized", x, np.array(scale), np.array(zero_point), -1, "quint8").ints
+    scale, zero_point = map(float, chosen(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest))
+    ints = run_kernel("quantized", x, np.array(scale), np.array(int(zero_point)), -1, "quint8").ints
     rows = ints.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if zero_points.any():
         kind = exact_kind(x.shape[-1])

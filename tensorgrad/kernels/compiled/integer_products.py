@@ -187,11 +187,11 @@ def _dynamic_linear():
         high, low = ends
         if high != high:
             return NotImplemented
-        scale, zero_point = chosen(low, high, 0, highest)
+        scale, zero_point = map(float, chosen(low, high, 0, highest))
         steps = -(-depth // STEP)
         ints, factors = fresh(rows * steps * STEP, np.dtype(np.int16)), np.empty(columns, F32)
         inverse = float(np.float32(1) / np.float32(scale))
-        quantize(numbers, ints, scales, factors, (rows, depth, steps), inverse, float(zero_point), scale)
+        quantize(numbers, ints, scales, factors, (rows, depth, steps), inverse, zero_point, scale)
         out = fresh(rows * columns, F32)
         given = ints, weight.reshape(-1), factors, _NONE if bias is None else bias, out, (rows, columns, depth, steps)
         thread_pool.run(loop, _units(columns), given, weight.size * max(1, rows // 4))

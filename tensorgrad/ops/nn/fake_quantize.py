@@ -87,11 +87,13 @@ _per_tensor_of_tensors = _row(
     "fake_quantize_per_tensor_of_tensors", "FakeQuantizePerTensorAffineCachemaskTensorQparams"
 )
 _per_channel = _row("fake_quantize_per_channel_row", "FakeQuantizePerChannelAffineCachemask")
+_as_observed = _row("fused_moving_avg_obs_fq_row", "FusedMovingAvgObsFqHelper")
 _learnable = _learnable_row("fake_quantize_learnable_row", "FakeQuantizeLearnablePerTensorAffine")
 _learnable_channels = _learnable_row("fake_quantize_learnable_channels", "FakeQuantizeLearnablePerChannelAffine")
 
 
-def _check_range(quant_min: int, quant_max: int) -> None:
+def check_range(quant_min: int, quant_max: int) -> None:
+    """Raises: RuntimeError if the range of integers is empty."""
     if quant_min > quant_max:
         raise RuntimeError("`quant_min` should be less than or         equal to `quant_max`.")
 
@@ -122,7 +124,7 @@ def fake_quantize_per_tensor_affine(
     >>> torch.fake_quantize_per_tensor_affine(torch.tensor([0.2, 0.26, 9.0]), 0.5, 0, -8, 7)
     tensor([0.0000, 0.5000, 3.5000])
     """
-    _check_range(quant_min, quant_max)
+    check_range(quant_min, quant_max)
     if isinstance(scale, Tensor) and isinstance(zero_point, Tensor):
         return _per_tensor_of_tensors(input, scale.detach(), zero_point.detach(), quant_min, quant_max, -1)
     scale, zero_point = float(scale), int(zero_point)
@@ -144,7 +146,7 @@ def fake_quantize_per_channel_affine(
             [0.5000, 1.0000]])
     """
     axis = _check_channels(input, scale, zero_point, axis)
-    _check_range(quant_min, quant_max)
+    check_range(quant_min, quant_max)
     if zero_point.dtype not in (dtypes.int32, dtypes.float32, dtypes.float16):
         raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {dtypes.scalar_type(zero_point)}")
     if zero_point.dtype is dtypes.int32 and zero_point.numel():
@@ -160,6 +162,13 @@ def _check_channels(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int)
     if scale.shape != zero_point.shape or axis == input.ndim or scale.shape[0] != input.shape[axis]:
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
     return axis
+
+
+def rounded_as_observed(
+    input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, axis: int
+) -> Tensor:
+    """The same for the scale and the zero point of an observer; `axis`: -1 if there is one for all."""
+    return _as_observed(input, scale.detach(), zero_point.detach(), quant_min, quant_max, axis)
 
 
 @composite("function")

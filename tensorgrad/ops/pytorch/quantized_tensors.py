@@ -8,8 +8,12 @@ import numpy as np
 
 import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.kernels.array.quantized_tensors import chosen
+from tensorgrad.ops.compare import where
+from tensorgrad.ops.create import from_numpy
+from tensorgrad.ops.nn.fake_quantize import check_range, rounded_as_observed
 from tensorgrad.storage.quantized import QuantizedArray, limits
 from tensorgrad.tensor import Tensor, wrap
 
@@ -91,8 +95,74 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
         low, high = low // 2, high // 2
     array = input.detach()._array
     lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
+    if not lowest <= highest:
+        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max")
     scale, zero_point = chosen(lowest, highest, low, high)
-    return quantize_per_tensor(input, scale, zero_point, dtype)
+    return quantize_per_tensor(input, float(scale), int(zero_point), dtype)
+
+
+@composite("function")
+def fused_moving_avg_obs_fake_quant(
+    input: Tensor, observer_on: Tensor, fake_quant_on: Tensor, running_min: Tensor, running_max: Tensor, scale: Tensor,
+    zero_point: Tensor, averaging_const: float, quant_min: int, quant_max: int, ch_axis: int,
+    per_row_fake_quant: bool = False, symmetric_quant: bool = False,
+) -> Tensor:  # fmt: skip
+    """Averages the ranges of the values that pass, and rounds them to what integers with such a range stand for.
+
+    The gradient is passed on where nothing was clamped.
+
+    Args:
+        input: float32.
+        observer_on: whether the range of `input` counts.
+        fake_quant_on: whether values are rounded, and the scale and zero point adapted.
+        running_min, running_max: the range, overwritten.
+        scale, zero_point: overwritten.
+        averaging_const: the weight of the range of `input`.
+        quant_min, quant_max: the range of the integers.
+        ch_axis: the dimension of the channels, 0.
+        per_row_fake_quant: whether each channel has a range of its own.
+        symmetric_quant: whether zero is in the middle of the integers.
+
+    >>> low, high = torch.tensor([float("inf")]), torch.tensor([float("-inf")])
+    >>> scale, zero, on = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.tensor([1])
+    >>> x = torch.tensor([-1.0, 0.3, 2.0])
+    >>> torch.fused_moving_avg_obs_fake_quant(x, on, on, low, high, scale, zero, 0.01, 0, 3, 0)
+    tensor([-1.,  0.,  2.])
+    >>> low, high, scale, zero
+    (tensor([-1.]), tensor([2.]), tensor([1.]), tensor([1], dtype=torch.int32))
+    """
+    if input.dtype is not dtypes.float32:
+        raise RuntimeError(f"expected scalar type Float but found {dtypes.scalar_type(input)}")
+    if ch_axis >= input.ndim:
+        raise RuntimeError("Error in fused_moving_avg_obs_fake_quant_cpu: ch_axis must be < self.dim()")
+    if per_row_fake_quant and ch_axis != 0:
+        raise RuntimeError("Per-channel FakeQuant in fused_moving_avg_obs_fake_quant is only supported on axis == 0")
+    check_range(quant_min, quant_max)
+    if not input.numel():
+        return input
+    observing, rounding = bool(observer_on), bool(fake_quant_on)
+    values = input.detach()
+    rows = values.flatten(1) if per_row_fake_quant else values.reshape(1, -1)
+    state = running_min, running_max, scale, zero_point
+    with no_grad():
+        if not running_min.numel():  # the first call: now it is known how many channels there are
+            for adapted, start in zip(state, (np.inf, -np.inf, 1, 0), strict=True):
+                adapted.resize_(len(rows)).fill_(start)
+        if (observing or rounding) and any(adapted.numel() != len(rows) for adapted in state):
+            raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
+        if observing:
+            for running, found in (running_min, rows.amin(1)), (running_max, rows.amax(1)):
+                known = running.reshape(-1)
+                moved = known + averaging_const * (found - known)
+                running.copy_(where(known.isinf(), found, moved).reshape(running.shape))
+        if rounding:
+            ends = running_min.reshape(-1).numpy(), running_max.reshape(-1).numpy()
+            made = chosen(*ends, quant_min, quant_max, symmetric_quant, trained=True)
+            for adapted, array in zip((scale, zero_point), made, strict=True):
+                adapted.copy_(from_numpy(array).reshape(adapted.shape))
+    if not rounding:
+        return input.clone()
+    return rounded_as_observed(input, scale, zero_point, quant_min, quant_max, 0 if per_row_fake_quant else -1)
 
 
 @composite()
