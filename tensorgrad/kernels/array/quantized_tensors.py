@@ -15,9 +15,11 @@ _SMALLEST_SCALE = 6.1e-5
 def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
     """The scale and zero point with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
 
-    Zero is in the range, and has an integer of its own.
+    Zero is in the range, and has an integer of its own. Raises: RuntimeError if one is not a number.
     """
     lowest, highest = min(float(lowest), 0.0), max(float(highest), 0.0)
+    if not lowest <= highest:  # nan
+        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max")
     scale = (highest - lowest) / (quant_max - quant_min)
     if scale < _SMALLEST_SCALE:
         if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array import integer_products as general
 from tensorgrad.kernels.array.quantized_tensors import chosen
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
@@ -155,9 +156,10 @@ def _sums():
 
     def kernel(x, weight, zero_point):
         """The sums of products of the integers x (rows, depth), less a zero point, and of weights (columns, depth)."""
+        general.sums_shape(x, weight, zero_point)
         (rows, depth), columns = x.shape, len(weight)
         weight = in_rows(weight)
-        if not _suits(weight, rows, columns, depth) or x.dtype.kind not in "iu" or x.itemsize != 1:
+        if not _suits(weight, rows, columns, depth):
             return NotImplemented
         steps, rest = -(-depth // STEP), depth % STEP
         numbers = np.zeros((rows, steps * STEP), np.int16)
@@ -178,13 +180,14 @@ def _dynamic_linear():
 
     def kernel(x, weight, scales, zero_points, bias, highest):
         """The float32 product of numbers that are quantized to integers up to `highest`, and quantized weights."""
+        general.dynamic_shape(x, weight, scales, zero_points, bias, highest)
         columns, depth = weight.shape
-        if zero_points.any():
+        if zero_points.any() or not depth:
             return NotImplemented
         rows = x.size // depth
         if not suits(x) or not suits(scales) or (bias is not None and not suits(bias)) or x.size < LANES:
             return NotImplemented
-        if not _suits(weight, rows, columns, depth) or x.shape[-1] != depth:
+        if not _suits(weight, rows, columns, depth):
             return NotImplemented
         numbers, ends = x.reshape(-1), np.empty(2, F32)
         thread_pool.run(range_of, 1, (numbers, ends), 0)
