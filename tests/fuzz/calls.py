@@ -8,6 +8,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.ops.nn import small_weights
+from tensorgrad.ops.pytorch import integer_products
 
 
 def seen(x: torch.Tensor) -> torch.Tensor:
@@ -89,6 +90,11 @@ def dropped(x: torch.Tensor, p: float) -> tuple:
     (slope,) = torch.autograd.grad(y.sum(), x)
     expected = torch.where(y != 0, torch.full_like(y, 1 / (1 - p)), torch.zeros_like(y))
     return torch.isclose(y, expected, 2e-2).all().cpu(), (slope == y).all().cpu()
+
+
+def integers(name: str, *given) -> torch.Tensor:
+    """Runs an op on integers of 8 bits."""
+    return getattr(integer_products, name)(*given)
 
 
 def small(name: str, *given) -> torch.Tensor:

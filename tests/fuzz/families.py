@@ -223,9 +223,11 @@ def matrices(d: Draw) -> str:
     n, k, m, b = (d.size(0 if d.chance(0.05) else 1, 70) for _ in range(4))
     b = min(b, 6)
     k = 1 if d.chance(0.05) else k
+    if d.device == "cpu" and d.chance(0.15):
+        d.dtype = d.one("float16", "bfloat16")
     d.ways = {
         "matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._FEW_ALONG": 0, "matmul._ALONE": d.one(0, 1 << 18),
-        "matmul._TINY": d.one(-1, 1 << 16),
+        "matmul._TINY": d.one(-1, 1 << 16), "matmul_halves._SMALL": 0,
         "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
     }  # fmt: skip
@@ -280,6 +282,22 @@ def small_weights(d: Draw) -> str:
     if d.chance(0.3):
         return f"small('int{bits}_weights', {', '.join(stored)})"
     return f"small('int{bits}_linear', {d.array((rows, depth))}, {', '.join(stored)}, {d.maybe((columns,))})"
+
+
+def integers(d: Draw) -> str:
+    """Products of integers of 8 bits, and of numbers that become such."""
+    d.ways = {"integer_products._SMALL": d.one(0, 4096)}
+    rows, columns, depth = d.one(1, 2, 3, 9, 33), d.size(1, 40), d.one(d.size(1, 40), 64, 130, 300)
+    weight = d.array((columns, depth), "int8", low=-128, high=128, grad=False)
+    if d.chance(0.5):
+        low = d.one(-128, 0)
+        x = d.array((rows, depth), "uint8" if low == 0 else "int8", low=low, high=low + 256, grad=False)
+        return f"integers('integer_sums', {x}, {weight}, {d.random.randint(0, 255)})"
+    x, each = d.array((rows, depth), "float32"), d.one(1, columns)
+    scales = d.array((each,), "float32", values="positive", grad=False)
+    zeros = f"torch.zeros({each})" if d.chance(0.7) else d.array((each,), "float32", values="ones", grad=False)
+    bias = d.array((columns,), "float32", grad=False) if d.chance(0.5) else None
+    return f"integers('dynamic_linear', {x}, {weight}, {scales}, {zeros}, {bias}, {d.one(127, 255)})"
 
 
 def windows(d: Draw, dims: int) -> dict:
@@ -696,6 +714,7 @@ FAMILIES: dict[str, Family] = {
     "small_weights": Family(
         small_weights, words("int8_linear int4_linear int8_weights int4_weights"), loose=4, sums=True, special=INFINITE,
     ),
+    "integers": Family(integers, ("integer_sums", "dynamic_linear"), special=()),
     "convolutions": Family(
         convolutions, words("conv conv_transpose conv_grad_input conv_grad_weight"), loose=4, sums=True,
         special=INFINITE,

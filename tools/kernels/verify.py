@@ -194,6 +194,11 @@ def _products() -> list[Any]:
         found += _back(torch.nn.functional.linear(*given), *given)
         inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
         found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
+    for dtype in (torch.float16, torch.bfloat16):
+        for rows in (1, 30):
+            given = _normal(rows, 140, grad=False), _normal(60, 140, grad=False, seed=1), _normal(60, grad=False)
+            found.append(torch.nn.functional.linear(*(x.to(dtype) for x in given)).float())
+            found.append((given[0].to(dtype) @ given[1].to(dtype).t()).float())
     three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
     return found + _back(torch.addmm(*three), *three)
 
@@ -392,6 +397,21 @@ def _small_weights() -> list[Any]:
     return made
 
 
+def _integers() -> list[Any]:
+    """Products of integers of 8 bits, and of numbers that become such, with one row and with many."""
+    import tensorgrad as torch
+    from tensorgrad.ops.pytorch.integer_products import dynamic_linear, integer_sums
+
+    weight = torch.from_numpy(np.random.default_rng(0).integers(-128, 128, (37, 130)).astype(np.int8))
+    scales, none, made = _normal(37, grad=False), torch.zeros(1), []
+    for rows in (1, 3, 40):
+        made += [
+            integer_sums(_whole(256, rows, 130).to(torch.uint8), weight, 100),
+            dynamic_linear(_normal(rows, 130, grad=False), weight, scales.abs(), none, _normal(37, grad=False), 127),
+        ]
+    return made
+
+
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
@@ -400,7 +420,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
     "rnn": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
-    "quantized": _small_weights,
+    "quantized": _small_weights, "integer_products": _integers,
 }  # fmt: skip
 
 

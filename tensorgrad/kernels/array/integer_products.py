@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.kernels.array.quantized_tensors import chosen
+from tensorgrad.kernels.array.quantized_tensors import chosen_for_one
 from tensorgrad.rows.kernel_tables import run_kernel
 
 _EXACT = 2**24 // (255 * 128)  # float32 holds the sums of so many products exactly
@@ -24,19 +24,24 @@ def exact_kind(terms: int):
 
 def sums(xp, x, weight, zero_point):
     """Σₖ (x[m, k] - zero_point) weight[n, k], in int32."""
+    sums_shape(x, weight, zero_point)
     kind = exact_kind(x.shape[1])
     return ((x.astype(kind) - kind(zero_point)) @ weight.astype(kind).T).astype(_I32)
 
 
 def sums_shape(x, weight, zero_point):
-    """The shape of `integer_sums`' result."""
+    """The shape of `integer_sums`' result. Raises: RuntimeError for what does not fit."""
+    if x.ndim != 2 or x.dtype.kind not in "iu" or x.dtype.itemsize != 1:
+        raise RuntimeError(f"integer_sums: expected a matrix of int8 or uint8, got {x.dtype} of shape {tuple(x.shape)}")
+    _check("integer_sums", x, weight)
     return (x.shape[0], weight.shape[0]), _I32
 
 
 def dynamic_linear(xp, x, weight, scales, zero_points, bias, highest):
     """`x @ weightᵀ + bias`, where x is first quantized to integers from 0 to `highest`, with the range that it has."""
-    scale, zero_point = map(float, chosen(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest))
-    ints = run_kernel("quantized", x, np.array(scale), np.array(int(zero_point)), -1, "quint8").ints
+    dynamic_shape(x, weight, scales, zero_points, bias, highest)
+    scale, zero_point = chosen_for_one(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest)
+    ints = run_kernel("quantized", x, np.array(scale), np.array(zero_point), -1, "quint8").ints
     rows = ints.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if zero_points.any():
         kind = exact_kind(x.shape[-1])
@@ -48,5 +53,22 @@ def dynamic_linear(xp, x, weight, scales, zero_points, bias, highest):
 
 
 def dynamic_shape(x, weight, scales, zero_points, bias, highest):
-    """The shape of `dynamic_linear`'s result."""
+    """The shape of `dynamic_linear`'s result. Raises: RuntimeError for what does not fit."""
+    _check("dynamic_linear", x, weight)
+    if x.dtype != _F32:
+        raise RuntimeError(f"dynamic_linear: expected an input in float32, got {x.dtype}")
+    for name, array, sizes in (("scales", scales, (1, len(weight))), ("zero_points", zero_points, (1, len(weight))),
+                               ("a bias", bias, (len(weight),))):  # fmt: skip
+        if array is not None and (array.ndim != 1 or len(array) not in sizes):
+            raise RuntimeError(
+                f"dynamic_linear: expected {name} for {len(weight)} rows of weights, got shape {tuple(array.shape)}"
+            )
     return (*x.shape[:-1], weight.shape[0]), _F32
+
+
+def _check(name, x, weight):
+    if weight.ndim != 2 or weight.dtype != np.int8 or not x.ndim or x.shape[-1] != weight.shape[1]:
+        raise RuntimeError(
+            f"{name}: the shapes do not fit: input {list(x.shape)}, weights {weight.dtype}{list(weight.shape)} (int8 is "
+            "expected)"
+        )

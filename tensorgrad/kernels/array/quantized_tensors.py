@@ -56,6 +56,14 @@ def chosen(
         return scale, _where(zero == zero, zero, _NOT_A_NUMBER)
 
 
+def chosen_for_one(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
+    """What `chosen` gives for one range, as numbers. Raises: RuntimeError if one of its ends is not a number."""
+    if not lowest <= highest:
+        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max")
+    scale, zero_point = chosen(lowest, highest, quant_min, quant_max)
+    return float(scale), int(zero_point)
+
+
 def _where(condition: Any, a: Any, b: Any) -> Any:
     """`numpy.where`, which is slow for one number."""
     if condition.__class__ is np.ndarray:

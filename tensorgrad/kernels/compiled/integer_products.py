@@ -13,11 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.array.quantized_tensors import chosen
+from tensorgrad.kernels.array import integer_products as general
+from tensorgrad.kernels.array.quantized_tensors import chosen_for_one
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
-from tensorgrad.kernels.compiled.runtime.launch import plain, shared
+from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.integers import (
     BLOCK,
     COLUMNS,
@@ -102,32 +103,36 @@ def _quantize(x, at, out, to, count, inverse, zero):
         out[to + i] = np.int16(np.int32(found) - shift)
 
 
-def _ranges():
-    @plain(f"void({_ROW}, {_ROW})")
-    def range_of(x, out):
+@lru_cache(maxsize=1)
+def range_loop():
+    @shared(f"void({_ROW}, {_ROW}, int64, int64)")
+    def loop(x, out, first, last):
+        """Finds the largest and the least number, all in one part."""
         extremes(x, x.size, out)
 
-    return range_of
+    return loop
 
 
-def _quantizer():
-    @plain(f"void({_ROW}, {_SHORT}, {_ROW}, {_ROW}, UniTuple(int64, 3), float64, float64, float64)")
-    def quantized(x, out, scales, factors, sizes, inverse, zero, scale):
-        """Quantizes rows to integers less the zero point, and multiplies the scales of the weights with `scale`."""
-        rows, depth, steps = sizes
+@lru_cache(maxsize=1)
+def quantizing_loop():
+    @shared(f"void({_ROW}, {_SHORT}, {_ROW}, {_ROW}, UniTuple(int64, 2), float64, float64, float64, int64, int64)")
+    def loop(x, out, scales, factors, sizes, inverse, zero, scale, first, last):
+        """Quantizes rows to integers less the zero point; the first part multiplies the weights' scales with `scale`."""
+        depth, steps = sizes
         rest = depth % STEP
         whole = depth - rest
-        for m in range(rows):
+        for m in range(first, last):
             _quantize(x, m * depth, out, m * steps * STEP, whole, inverse, zero)
             if rest:
                 end = (m + 1) * steps * STEP
                 for k in range(m * steps * STEP + whole, end - rest):
                     out[k] = np.int16(0)
                 _quantize(x, m * depth + whole, out, end - rest, rest, inverse, zero)
-        for n in range(factors.size):
-            factors[n] = np.float32(scale) * (scales[n] if scales.size > 1 else scales[0])
+        if first == 0:
+            for n in range(factors.size):
+                factors[n] = np.float32(scale) * (scales[n] if scales.size > 1 else scales[0])
 
-    return quantized
+    return loop
 
 
 def _suits(weight, rows, columns, depth) -> bool:
@@ -151,9 +156,10 @@ def _sums():
 
     def kernel(x, weight, zero_point):
         """The sums of products of the integers x (rows, depth), less a zero point, and of weights (columns, depth)."""
+        general.sums_shape(x, weight, zero_point)
         (rows, depth), columns = x.shape, len(weight)
         weight = in_rows(weight)
-        if not _suits(weight, rows, columns, depth) or x.dtype.kind not in "iu" or x.itemsize != 1:
+        if not _suits(weight, rows, columns, depth):
             return NotImplemented
         steps, rest = -(-depth // STEP), depth % STEP
         numbers = np.zeros((rows, steps * STEP), np.int16)
@@ -170,28 +176,31 @@ def _sums():
 
 
 def _dynamic_linear():
-    loop, range_of, quantize = numbers_loop(), _ranges(), _quantizer()
+    loop, range_of, quantize = numbers_loop(), range_loop(), quantizing_loop()
 
     def kernel(x, weight, scales, zero_points, bias, highest):
         """The float32 product of numbers that are quantized to integers up to `highest`, and quantized weights."""
+        general.dynamic_shape(x, weight, scales, zero_points, bias, highest)
         columns, depth = weight.shape
-        if zero_points.any():
+        if zero_points.any() or not depth:
             return NotImplemented
         rows = x.size // depth
         if not suits(x) or not suits(scales) or (bias is not None and not suits(bias)) or x.size < LANES:
             return NotImplemented
-        if not _suits(weight, rows, columns, depth) or x.shape[-1] != depth:
+        if not _suits(weight, rows, columns, depth):
             return NotImplemented
         numbers, ends = x.reshape(-1), np.empty(2, F32)
-        range_of(numbers, ends)
+        thread_pool.run(range_of, 1, (numbers, ends), 0)
         high, low = ends
         if high != high:
             return NotImplemented
-        scale, zero_point = map(float, chosen(low, high, 0, highest))
+        scale, zero_point = chosen_for_one(low, high, 0, highest)
         steps = -(-depth // STEP)
         ints, factors = fresh(rows * steps * STEP, np.dtype(np.int16)), np.empty(columns, F32)
         inverse = float(np.float32(1) / np.float32(scale))
-        quantize(numbers, ints, scales, factors, (rows, depth, steps), inverse, zero_point, scale)
+        thread_pool.run(
+            quantize, rows, (numbers, ints, scales, factors, (depth, steps), inverse, float(zero_point), scale), x.size
+        )
         out = fresh(rows * columns, F32)
         given = ints, weight.reshape(-1), factors, _NONE if bias is None else bias, out, (rows, columns, depth, steps)
         thread_pool.run(loop, _units(columns), given, weight.size * max(1, rows // 4))

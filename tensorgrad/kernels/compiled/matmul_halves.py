@@ -33,6 +33,7 @@ _FEW = 6  # rows up to which reading weights of 16 bits again costs less than ma
 _SMALL = 4096  # weights below which NumPy does the work
 _AT_A_TIME = 1 << 18  # weights that become float32 at a time
 _BITS, _ROW = "uint16[::1]", "float32[::1]"
+_BRAIN = {"e": False, "E": True}  # NumPy's letters of float16, and of ml_dtypes' bfloat16
 _U16 = np.dtype(np.uint16)
 _NO_BIAS = np.empty(0, _U16)
 
@@ -99,9 +100,8 @@ def loops() -> tuple:
 
 def _kind(array) -> bool | None:
     """Whether an array is of bfloat16, or else float16; None if it is neither, or cannot be read as it is."""
-    if array.__class__ is not np.ndarray or not array.flags.c_contiguous or array.dtype.itemsize != 2:
-        return None
-    return {"V": True, "f": False}.get(array.dtype.kind)
+    kind = _BRAIN.get(array.dtype.char)
+    return kind if kind is not None and array.__class__ is np.ndarray and array.flags.c_contiguous else None
 
 
 def _wide(array, brain: bool):

@@ -10,7 +10,7 @@ import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.kernels.array.quantized_tensors import chosen
+from tensorgrad.kernels.array.quantized_tensors import chosen, chosen_for_one
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.nn.fake_quantize import check_range, rounded_as_observed
@@ -95,10 +95,8 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
         low, high = low // 2, high // 2
     array = input.detach()._array
     lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
-    if not lowest <= highest:
-        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max")
-    scale, zero_point = chosen(lowest, highest, low, high)
-    return quantize_per_tensor(input, float(scale), int(zero_point), dtype)
+    scale, zero_point = chosen_for_one(lowest, highest, low, high)
+    return quantize_per_tensor(input, scale, zero_point, dtype)
 
 
 @composite("function")
