@@ -1,4 +1,5 @@
-# XOR, with the network's decision drawn while it learns: a picture that is saved again replaces the one before.
+# XOR, with the network's decision drawn while it learns:
+# a picture that is saved again replaces the one before.
 import tensorgrad as torch
 from tensorgrad import nn
 
@@ -12,22 +13,25 @@ side = torch.linspace(-0.5, 1.5, 32)
 plane = torch.cartesian_prod(side, side)
 
 
+def color(chance, light):
+    return f"hsl({220 if chance < 0.5 else 30} 80% {light:.0f}%)"
+
+
 def draw():
     with torch.no_grad():
-        chance = torch.sigmoid(model(plane)).reshape(32, 32).tolist()
-    cells = "".join(
-        f'<rect x="{9 * i}" y="{9 * (31 - j)}" width="9.5" height="9.5" fill="hsl({220 - 190 * p:.0f} 80% 60%)"/>'
-        for i, row in enumerate(chance)
-        for j, p in enumerate(row)
-    )
-    dots = "".join(
-        f'<circle cx="{(a + 0.5) * 144:.0f}" cy="{(1.5 - b) * 144:.0f}" r="9" stroke="#fff" stroke-width="3"'
-        f' fill="hsl({220 - 190 * c:.0f} 80% 35%)"/>'
-        for (a, b), (c,) in zip(x.tolist(), y.tolist())
-    )
+        chances = torch.sigmoid(model(plane)).reshape(32, 32).tolist()
+    parts = ["<title>Decision boundary</title><desc>Blue is 0, orange is 1</desc>"]
+    for i, column in enumerate(chances):
+        for j, p in enumerate(column):
+            fill = color(p, 95 - 70 * abs(p - 0.5))
+            place = f'x="{9 * i}" y="{279 - 9 * j}" width="9.5" height="9.5"'
+            parts.append(f'<rect {place} fill="{fill}"/>')
+    for (a, b), (c,) in zip(x.tolist(), y.tolist()):
+        place = f'cx="{144 * a + 72:.0f}" cy="{216 - 144 * b:.0f}" r="9"'
+        parts.append(f'<circle {place} fill="{color(c, 35)}" stroke="white" stroke-width="3"/>')
     with open("boundary.svg", "w") as file:
-        file.write('<svg xmlns="http://www.w3.org/2000/svg" width="288" height="288"><title>Decision boundary</title>')
-        file.write(f"<desc>Blue is 0, orange is 1</desc>{cells}{dots}</svg>")
+        size = 'width="288" height="288"'
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>')
 
 
 for step in range(401):

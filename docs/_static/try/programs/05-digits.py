@@ -11,7 +11,7 @@ FONT = """
 .###. .###. ##### ####. ...#. ####. .###. ..#.. .###. .###.
 """
 rows = [line.split() for line in FONT.split("\n") if line]
-glyphs = torch.tensor([[[float(c == "#") for c in rows[r][d]] for r in range(5)] for d in range(10)])
+glyphs = torch.tensor([[[float(c == "#") for c in row[d]] for row in rows] for d in range(10)])
 
 
 def batch(size):

@@ -4,5 +4,6 @@ from tensorgrad import viz
 
 x = torch.arange(12.0).reshape(3, 4)
 display(viz.strides(x.t()[::2], "x.t()[::2]"))
-display(viz.strides(torch.tensor([1, 2, 3]).expand(4, 3), "a dimension with stride 0 repeats cells"))
+repeated = torch.tensor([1, 2, 3]).expand(4, 3)
+display(viz.strides(repeated, "a dimension with stride 0 repeats cells"))
 viz.heatmap(torch.sin(x))

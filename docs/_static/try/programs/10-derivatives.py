@@ -17,4 +17,5 @@ error = lambda w, x, y: ((x @ w - y) ** 2).sum()
 w, xs, ys = torch.randn(3), torch.randn(5, 3), torch.randn(5)
 print("a gradient for each of five samples:", vmap(grad(error), (None, 0, 0))(w, xs, ys), sep="\n")
 
-viz.curves({name: values.tolist() for name, values in curves.items()}, title="tanh and its derivatives on [-3, 3]")
+lists = {name: values.tolist() for name, values in curves.items()}
+viz.curves(lists, title="tanh and its derivatives on [-3, 3]")
