@@ -184,5 +184,11 @@ def _assert(condition, message) -> None:
 
     >>> torch._assert(torch.ones(2).all(), "all ones")
     """
+    if condition.__class__ not in (bool, Tensor):
+        from tensorgrad.overrides import handle_torch_function, has_torch_function
+
+        if has_torch_function((condition,)):
+            return handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
+    return None

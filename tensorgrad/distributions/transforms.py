@@ -33,6 +33,10 @@ def _inside_unit(y):
     return y.clamp(min=info.tiny, max=1.0 - info.eps)
 
 
+def _clipped_sigmoid(x):
+    return _inside_unit(torch.sigmoid(x))
+
+
 # --- of scalars ------------------------------------------------------------------------------------------------------
 
 
@@ -108,7 +112,7 @@ class SigmoidTransform(Transform):
     _compared = ()
 
     def _call(self, x):
-        return _inside_unit(torch.sigmoid(x))
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y):
         y = _inside_unit(y)
@@ -369,7 +373,7 @@ class StickBreakingTransform(Transform):
         return torch.arange(like.shape[-1], 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x):
-        fraction = _inside_unit(torch.sigmoid(x - self._offset(x)))
+        fraction = _clipped_sigmoid(x - self._offset(x))
         left = (1 - fraction).cumprod(-1)
         return pad(fraction, [0, 1], value=1) * pad(left, [1, 0], value=1)
 

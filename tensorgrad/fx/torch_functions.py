@@ -13,6 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import tensorgrad
+from tensorgrad.overriding.caller_arguments import unpacked
 
 # Functions of nn.functional that are compiled in PyTorch: recorded as they are called, and printed by other names.
 _COMPILED = {
@@ -141,7 +142,7 @@ def as_recorded(function: Callable, args: tuple, kwargs: dict[str, Any]) -> tupl
     named: dict[str, Any] = {}
     for p in signature.parameters.values():
         if p.kind is p.VAR_POSITIONAL:
-            positional += given.arguments.get(p.name, ())
+            positional += unpacked(given.arguments.get(p.name, ()))
         elif p.kind is p.VAR_KEYWORD:
             named.update(given.arguments.get(p.name, {}))
         elif p.default is p.empty and p.kind is not p.KEYWORD_ONLY:

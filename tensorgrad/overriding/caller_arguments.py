@@ -24,8 +24,9 @@ from tensorgrad.errors import MISSING, NUMPY_NAMES
 # Functions of `torch`, some of them also methods, and of `torch.nn.functional` that PyTorch writes in Python.
 IN_PYTHON = {
     "torch": frozenset((
-        "_backward_method", "_split_method", "cdist", "eig", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm",
-        "pca_lowrank", "solve", "split", "stft", "svd_lowrank", "symeig", "tensordot", "unique", "unique_consecutive",
+        "_backward_method", "_split_method", "cdist", "eig", "einsum", "lobpcg", "lstsq", "lu", "matrix_rank",
+        "meshgrid", "norm", "pca_lowrank", "solve", "split", "stft", "svd_lowrank", "symeig", "tensordot", "unique",
+        "unique_consecutive",
     )),
     "torch.nn.functional": frozenset((
         "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d",
@@ -98,6 +99,7 @@ def completed(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, di
     names, defaults = code.co_varnames[: code.co_argcount], func.__defaults__ or ()
     required = code.co_argcount - len(defaults)
     if code.co_flags & CO_VARARGS:
+        args = unpacked(args)
         required = len(args)
     values = {**dict(zip(names[required:], defaults)), **(func.__kwdefaults__ or {})}
     values = {name: value for name, value in values.items() if name not in _NUMPYS}
@@ -105,6 +107,17 @@ def completed(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, di
     while len(args) < required and names[len(args)] in values:
         args = (*args, values.pop(names[len(args)]))
     return args[:required], values
+
+
+def unpacked(args: tuple) -> tuple:
+    """Returns the arguments with which `einsum` calls itself if its operands came in a list.
+
+    >>> from tensorgrad.overriding import caller_arguments
+    >>> caller_arguments.unpacked(("i,i", [1, 2]))
+    ('i,i', 1, 2)
+    """
+    listed = len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], list | tuple)
+    return (args[0], *args[1]) if listed else args
 
 
 def completed_method(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

@@ -227,7 +227,10 @@ class BatchedStorage(Storage):
     @classmethod
     def apart(cls, array):
         with array.level.off():
-            return array.with_value(array.value.detach())
+            value = array.value.detach()
+            if value._array is array.value._array:  # nothing is further out, but a level further in may know it
+                value = share(value._storage.apart(value._array), value._storage)
+            return array.with_value(value)
 
     @classmethod
     def all_samples(cls, array):

@@ -27,7 +27,7 @@ from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.op import LINEAR_KINDS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor, differentiable, tensors_in
-from tensorgrad.transforms.batch import BatchedArray
+from tensorgrad.transforms.batch import Batch, BatchedArray
 from tensorgrad.transforms.tangents import by_kernel, kernel_of, rule_of
 from tensorgrad.transforms.transform import Off, Transform, run_by_outer
 
@@ -190,10 +190,14 @@ class Level(Transform):
         return found if some else None
 
     def _by_twin(self, op: Any, args: tuple) -> Any:
-        """Runs an op's twin, whose ops compute tangents. If the op is recorded, it runs too: backward is its own."""
+        """Runs an op's twin, whose ops compute tangents. If the op is recorded, it runs too: backward is its own.
+
+        Within `vmap` the op would run by its twin again, and what that records has no tangents on this level.
+        """
         with Off((*self.around, self)):
             by_twin = op.twin(*args)
-        if not (GRAD.enabled and any(t.requires_grad for t in tensors_in(args))):
+        recorded = GRAD.enabled and any(t.requires_grad for t in tensors_in(args))
+        if not recorded or any(t.__class__ is Batch for t in self.around):
             return by_twin
         with self.off():
             result = run_by_outer(op, args)

@@ -163,6 +163,12 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "datasets",
+        requirements=("datasets",),
+        imports=("datasets",),
+        programs=("datasets_formats",),
+    ),
+    Library(
         "diffusers",
         requirements=("diffusers", "transformers"),
         imports=("diffusers", "diffusers.models", "diffusers.schedulers"),
@@ -188,6 +194,12 @@ LIBRARIES = (
             },
         ),
         quick=True,
+    ),
+    Library(
+        "e3nn",
+        requirements=("e3nn",),
+        imports=("e3nn.o3", "e3nn.nn"),
+        programs=("e3nn_equivariant",),
     ),
     Library(
         "einops",
@@ -219,6 +231,12 @@ LIBRARIES = (
         imports=("entmax",),
         programs=("entmax_losses",),
         own=OwnTests("deep-spin/entmax", tests=("entmax",)),
+    ),
+    Library(
+        "foolbox",
+        requirements=("foolbox",),
+        imports=("foolbox",),
+        programs=("foolbox_attacks",),
     ),
     Library(
         "gpytorch",
@@ -259,6 +277,18 @@ LIBRARIES = (
             },
             one_in=50,
         ),
+    ),
+    Library(
+        "laplace-torch",
+        requirements=("laplace-torch",),
+        imports=("laplace",),
+        programs=("laplace_posterior",),
+    ),
+    Library(
+        "lightly",
+        requirements=("lightly",),
+        imports=("lightly.loss", "lightly.models.modules", "lightly.transforms"),
+        programs=("lightly_losses",),
     ),
     Library(
         "lightning",
@@ -345,6 +375,12 @@ LIBRARIES = (
         programs=("loralib_layers",),
     ),
     Library(
+        "lpips",
+        requirements=("lpips",),
+        imports=("lpips",),
+        programs=("lpips_distance",),
+    ),
+    Library(
         "monai",
         requirements=("monai", "einops", "scipy"),
         imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
@@ -379,6 +415,18 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "open-clip-torch",
+        requirements=("open-clip-torch",),
+        imports=("open_clip",),
+        programs=("open_clip_contrast",),
+    ),
+    Library(
+        "optuna",
+        requirements=("optuna",),
+        imports=("optuna",),
+        programs=("optuna_search",),
+    ),
+    Library(
         "peft",
         requirements=("peft",),
         imports=("peft",),
@@ -403,6 +451,12 @@ LIBRARIES = (
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
+    ),
+    Library(
+        "piq",
+        requirements=("piq",),
+        imports=("piq",),
+        programs=("piq_quality",),
     ),
     Library(
         "pyro-ppl",
@@ -450,6 +504,12 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "pytorch-msssim",
+        requirements=("pytorch-msssim",),
+        imports=("pytorch_msssim",),
+        programs=("pytorch_msssim_loss",),
+    ),
+    Library(
         "pytorch-optimizer",
         requirements=("pytorch-optimizer",),
         imports=("pytorch_optimizer",),
@@ -490,6 +550,12 @@ LIBRARIES = (
             requirements=("h5py", "huggingface_hub"),
         ),
         quick=True,
+    ),
+    Library(
+        "segmentation-models-pytorch",
+        requirements=("segmentation-models-pytorch",),
+        imports=("segmentation_models_pytorch",),
+        programs=("segmentation_models_pytorch_nets",),
     ),
     Library(
         "sentence-transformers",
@@ -647,6 +713,12 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "torchattacks",
+        requirements=("torchattacks",),
+        imports=("torchattacks",),
+        programs=("torchattacks_attacks",),
+    ),
+    Library(
         "torchaudio",
         requirements=("torchaudio",),
         imports=("torchaudio", "torchaudio.functional", "torchaudio.models", "torchaudio.transforms"),
@@ -676,6 +748,12 @@ LIBRARIES = (
         requirements=("torchinfo",),
         imports=("torchinfo",),
         programs=("torchinfo_summary",),
+    ),
+    Library(
+        "torchio",
+        requirements=("torchio",),
+        imports=("torchio",),
+        programs=("torchio_volumes",),
     ),
     Library(
         "torchmetrics",
@@ -872,6 +950,12 @@ LIBRARIES = (
         imports=("vit_pytorch", "vit_pytorch.cait", "vit_pytorch.cct", "vit_pytorch.cvt", "vit_pytorch.max_vit"),
         programs=("vit_pytorch_models",),
         own=OwnTests("lucidrains/vit-pytorch", tests=("tests",)),
+    ),
+    Library(
+        "webdataset",
+        requirements=("webdataset",),
+        imports=("webdataset",),
+        programs=("webdataset_shards",),
     ),
     Library(
         "x-transformers",

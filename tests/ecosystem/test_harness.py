@@ -172,7 +172,10 @@ def test_temporary_files_of_programs_are_deleted():
 
 # --- packages --------------------------------------------------------------------------------------------------------
 
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl"}
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl",
+    "laplace": "laplace-torch", "open_clip": "open-clip-torch",
+}  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {
     "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers"}, "gpytorch": {"botorch"},

@@ -51,7 +51,7 @@ def model(l):
             self.weight = nn.Parameter(l.ones(4))
             self.constant = l.arange(4.0)
 
-        def forward(self, x: l.Tensor, y=None, *, flag: bool = True):
+        def forward(self, x: l.Tensor, y: l.Tensor | None = None, *, flag: bool = True):
             a = self.first(x)
             b = F.relu(a) + self.weight * (self.weight + self.constant)
             c = self.rest(b).flatten(1)
@@ -73,7 +73,7 @@ PROGRAMS = {
     "functional": lambda l, x: l.nn.functional.layer_norm(l.nn.functional.softmax(x, 1), (3,)),
     "by_method": lambda l, x: l.nn.functional.sigmoid(x) + l.nn.functional.tanh(x),
     "compiled": lambda l, x: l.nn.functional.gelu(l.nn.functional.linear(x, x)),
-    "einsum": lambda l, x: l.einsum("ij,jk->ik", x, x),
+    "einsum": lambda l, x: l.einsum("ij,jk->ik", x, x) + l.einsum("ij,jk->ik", [x, x]),
     "tensors": lambda l, x: l.ones(3) * 2 + x + l.maximum(x, l.zeros(3)),
     "nested_results": lambda l, x: {"a": [x, (x + 1,)], "b": slice(1, 2), "c": (float("inf"), None, "s", l.float32)},
     "wrapped": lambda l, x: helper(x, k=3) + len(x),

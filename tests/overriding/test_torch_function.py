@@ -32,6 +32,7 @@ FUNCTIONS = {
     "linalg.solve": lambda l, f, a: f(a, a),
     "fft.fft": lambda l, f, a: f(a),
     "einsum": lambda l, f, a: f("ij,jk->ik", a, a),
+    "einsum of a list": lambda l, f, a: f("ij,jk->ik", [a, a]),
     "std": lambda l, f, a: f(a, 0),
     "softmax": lambda l, f, a: f(a, dim=1),
     "stack": lambda l, f, a: f([a, a]),
@@ -70,7 +71,7 @@ def test_functions_ask_once_and_by_their_own_name(name):
     def story(library):
         seen, told = [], []
         Noted, Other = overriding(library, seen)
-        function = found(library, name)
+        function = found(library, name.split()[0])
         x = library.tensor([[2.0, 0.5], [0.5, 3.0]])
         x = x[None] if "interpolate" in name else x
         values = [Other(), x.as_subclass(Noted)]

@@ -300,3 +300,47 @@ def test_names_that_libraries_read(torch):
     seen += [picked(args, 0), picked(args, -1), picked(args, (2, 0)), picked(args, 0, as_tuple=False)]
     seen += [error(lambda n=n: picked(args, n)) for n in (3, (0, 0), (), 0.5)]
     return [*seen, torch.nn.functional.grad is torch.nn.grad]
+
+
+@alike
+def test_hessians_times_a_batch_of_directions(torch):
+    """What is recorded within vmap and forward mode keeps the tangents of what it saves, also where a function runs by
+    its definition (losses, norms); and what a function detaches has none."""
+    F, t = torch.nn.functional, torch.func
+    torch.manual_seed(0)
+    x, directions = torch.randn(3, 2, dtype=torch.double), torch.randn(2, 3, 2, dtype=torch.double)
+    y, p, labels = torch.randn(3, 2).double(), torch.rand(3, 2).double(), torch.tensor([0, 1, 1])
+
+    def by_own_gradient(x):
+        return (t.grad(lambda y: (y**3).sum())(x.detach()) * x).sum() ** 2
+
+    def without_recording(x):
+        with torch.no_grad():
+            half = x / 2
+        return (half * x).sum()
+
+    functions = {
+        "mse": lambda x: F.mse_loss(x, y), "smooth l1": lambda x: F.smooth_l1_loss(x, y),
+        "huber": lambda x: F.huber_loss(x, y), "bce": lambda x: F.binary_cross_entropy_with_logits(x, p),
+        "bce of probabilities": lambda x: F.binary_cross_entropy(x.sigmoid(), p),
+        "kl": lambda x: F.kl_div(x, p, reduction="sum"), "cross entropy": lambda x: F.cross_entropy(x, labels),
+        "nll": lambda x: F.nll_loss(x.log_softmax(1), labels), "poisson": lambda x: F.poisson_nll_loss(x, p),
+        "gaussian": lambda x: F.gaussian_nll_loss(x, y, p),
+        "layer norm": lambda x: F.layer_norm(x, (2,)).pow(3).sum(), "rms norm": lambda x: F.rms_norm(x, (2,)).pow(3).sum(),
+        "group norm": lambda x: F.group_norm(x, 1).pow(3).sum(), "softmax": lambda x: x.softmax(1).pow(2).sum(),
+        "std": lambda x: x.std(), "var_mean": lambda x: sum(torch.var_mean(x, 1))[0], "norm": lambda x: x.norm(),
+        "logsumexp": lambda x: x.logsumexp(1).sum(), "products": lambda x: (x.T @ x).pow(2).sum(),
+        "linear": lambda x: F.linear(x, y, p[:, 0]).pow(2).sum(), "gelu": lambda x: F.gelu(x).sum(),
+        "attention": lambda x: F.scaled_dot_product_attention(x[None], y[None], x[None]).pow(2).sum(),
+        "cosine": lambda x: F.cosine_similarity(x, y).sum(),
+        "detached": lambda x: (x.detach() * x * x).sum(), "detached later": lambda x: ((x * x).detach() * x).sum(),
+        "own gradient": by_own_gradient, "no_grad": without_recording,
+    }  # fmt: skip
+    return {
+        name: (
+            t.vmap(lambda v, f=f: t.jvp(t.jacrev(f), (x,), (v,))[1])(directions),
+            t.vmap(lambda v, f=f: t.jvp(f, (x,), (v,))[1])(directions),
+            t.vmap(lambda x, v, f=f: t.jvp(t.jacrev(f), (x,), (v,))[1])(x.expand(2, 3, 2), directions),
+        )
+        for name, f in functions.items()
+    }
