@@ -239,6 +239,12 @@ LIBRARIES = (
         programs=("foolbox_attacks",),
     ),
     Library(
+        "geoopt",
+        requirements=("geoopt",),
+        imports=("geoopt",),
+        programs=("geoopt_manifolds",),
+    ),
+    Library(
         "gpytorch",
         requirements=("gpytorch",),
         imports=("gpytorch",),
@@ -395,6 +401,12 @@ LIBRARIES = (
         gaps=("own tests: those of version 1.5",),
     ),
     Library(
+        "nflows",
+        requirements=("nflows",),
+        imports=("nflows.flows",),
+        programs=("nflows_density",),
+    ),
+    Library(
         "normflows",
         requirements=("normflows",),
         imports=("normflows",),
@@ -419,6 +431,12 @@ LIBRARIES = (
         requirements=("open-clip-torch",),
         imports=("open_clip",),
         programs=("open_clip_contrast",),
+    ),
+    Library(
+        "openai-whisper",
+        requirements=("openai-whisper",),
+        imports=("whisper",),
+        programs=("whisper_speech",),
     ),
     Library(
         "optuna",
@@ -459,6 +477,12 @@ LIBRARIES = (
         programs=("piq_quality",),
     ),
     Library(
+        "prodigyopt",
+        requirements=("prodigyopt",),
+        imports=("prodigyopt",),
+        programs=("prodigyopt_steps",),
+    ),
+    Library(
         "pyro-ppl",
         requirements=("pyro-ppl",),
         imports=("pyro", "pyro.infer", "pyro.contrib.gp"),
@@ -470,6 +494,12 @@ LIBRARIES = (
             ),
             requirements=("pyro-ppl==1.9.1", "scipy"),
         ),
+    ),
+    Library(
+        "pytorch-crf",
+        requirements=("pytorch-crf",),
+        imports=("torchcrf",),
+        programs=("pytorch_crf_tags",),
     ),
     Library(
         "pytorch-ignite",
@@ -550,6 +580,12 @@ LIBRARIES = (
             requirements=("h5py", "huggingface_hub"),
         ),
         quick=True,
+    ),
+    Library(
+        "schedulefree",
+        requirements=("schedulefree",),
+        imports=("schedulefree",),
+        programs=("schedulefree_steps",),
     ),
     Library(
         "segmentation-models-pytorch",

@@ -174,12 +174,12 @@ def test_temporary_files_of_programs_are_deleted():
 
 DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl",
-    "laplace": "laplace-torch", "open_clip": "open-clip-torch",
+    "laplace": "laplace-torch", "open_clip": "open-clip-torch", "torchcrf": "pytorch-crf", "whisper": "openai-whisper",
 }  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {
     "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers"}, "gpytorch": {"botorch"},
-    "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
+    "pillow": {"lightly", "open-clip-torch"}, "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
 }  # fmt: skip
 # What a library uses but does not ask for, by what a program says to make it do so.
 UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}
