@@ -40,7 +40,8 @@ def sums_shape(x, weight, zero_point):
 def dynamic_linear(xp, x, weight, scales, zero_points, bias, highest):
     """`x @ weightᵀ + bias`, where x is first quantized to integers from 0 to `highest`, with the range that it has."""
     dynamic_shape(x, weight, scales, zero_points, bias, highest)
-    scale, zero_point = chosen_for_one(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest)
+    lowest, largest = (x.min(), x.max()) if x.size else (0, 0)
+    scale, zero_point = chosen_for_one(lowest, largest, 0, highest)
     ints = run_kernel("quantized", x, np.array(scale), np.array(zero_point), -1, "quint8").ints
     rows = ints.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if zero_points.any():
