@@ -10,13 +10,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tensorgrad._ops import OpOverload, OpOverloadPacket
+from tensorgrad.export.operators import form_of
 from tensorgrad.jit.modules import TopLevelTracedModule, TracedModule
 from tensorgrad.jit.objects import Class
 from tensorgrad.jit.program import Program
 from tensorgrad.jit.text import Untraceable, identifier, literal, type_of
+from tensorgrad.library.dispatch_classes import call, dispatch
 from tensorgrad.nn.module import Module
 from tensorgrad.ops.nn.interpolate import NAMES
-from tensorgrad.rows.switches import observe, unobserve
+from tensorgrad.rows.switches import DISPATCH, LOCAL, observe, unobserve
 from tensorgrad.tensor import Tensor, tensors_in
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
 
@@ -87,11 +90,28 @@ class Tape(TorchDispatchMode):
 
     def __enter__(self) -> Tape:
         observe(self._observe, "torch.jit.trace")
-        return super().__enter__()
+        super().__enter__()
+        DISPATCH.insert(0, self._seen)
+        return self
 
     def __exit__(self, *exception: Any) -> None:
+        DISPATCH.remove(self._seen)
         super().__exit__(*exception)
         unobserve(self._observe, "torch.jit.trace")
+
+    def _seen(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Called in place of each function: recurrent layers stay one operator, which takes sequences of any length."""
+        modes = LOCAL.dispatch_modes
+        if isinstance(function, OpOverload) and function.overloadpacket.__name__ in WHOLE and modes:
+            return call(function, args, kwargs)
+        if modes and modes[-1] is self and not isinstance(function, OpOverload | OpOverloadPacket):
+            row = getattr(function, "op", None)
+            name = function.__name__ if row is None else row.name
+            form = form_of(function, name, row) if name in WHOLE else None
+            made = NotImplemented if form is None else form(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+        return dispatch(function, args, kwargs)
 
     def _observe(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
         """Notes the results of an op of tensors; and the call of one that is an operator, and is not seen as such."""
@@ -205,6 +225,9 @@ class Tape(TorchDispatchMode):
             return "{" + ", ".join(f"{literal(k)}: {self.result(v)}" for k, v in value.items()) + "}"
         return literal(value)
 
+
+# Functions that stay one operator.
+WHOLE = frozenset(("gru", "lstm", "rnn_relu", "rnn_tanh"))
 
 # The rows behind `interpolate`: the operator of each.
 RESIZES = {row: ("_" if "exact" in row or row.endswith("_aa") else "") + row for row, _ in NAMES.values()}

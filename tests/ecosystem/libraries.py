@@ -729,8 +729,8 @@ LIBRARIES = (
         ),
         gaps=(
             "sparse.mm with reduce= takes no EdgeIndex, and those from a loader's processes are not in shared memory",
-            "what torch.jit.script returns cannot be saved (what torch.jit.trace returns can); signatures are printed with "
-            "tensorgrad.Tensor in them",
+            "what torch.jit.script returns cannot be saved (what torch.jit.trace returns can)",
+            "signatures are printed with tensorgrad.Tensor in them",
         ),
     ),
     Library(

@@ -215,3 +215,15 @@ def test_arguments_of_all_kinds():
     assert args[2].tolist() == [[1, 0], [0, 1]]  # what a trace writes to is a copy
     file = io.BytesIO(traced.save_to_buffer())
     assert_close(flat(tg.jit.load(file)(*copied(args), *copied(list(named.values())))), flat(function(*args, **named)))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_take_sequences_of_other_lengths(name):
+    tg.manual_seed(0)
+    module = getattr(tg.nn, name)(3, 4, 2, bidirectional=True).eval()
+    traced = tg.jit.trace(module, tg.randn(5, 2, 3))
+    assert f"torch.{'rnn_tanh' if name == 'RNN' else name.lower()}(" in traced.code
+    file, x = io.BytesIO(), tg.randn(9, 2, 3)
+    tg.jit.save(traced, file)
+    file.seek(0)
+    assert tg.equal(tg.jit.load(file)(x)[0], module(x)[0])
