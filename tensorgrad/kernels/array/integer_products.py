@@ -40,7 +40,8 @@ def sums_shape(x, weight, zero_point):
 def dynamic_linear(xp, x, weight, scales, zero_points, bias, highest):
     """`x @ weightᵀ + bias`, where x is first quantized to integers from 0 to `highest`, with the range that it has."""
     dynamic_shape(x, weight, scales, zero_points, bias, highest)
-    scale, zero_point = chosen(*((x.min(), x.max()) if x.size else (0, 0)), 0, highest)
+    ends = (x.min(), x.max()) if x.size else (0, 0)
+    scale, zero_point = chosen(ends[0], ends[1], 0, highest)
     ints = run_kernel("quantized", x, np.array(scale), np.array(zero_point), -1, "quint8").ints
     rows = ints.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if zero_points.any():
@@ -69,6 +70,6 @@ def dynamic_shape(x, weight, scales, zero_points, bias, highest):
 def _check(name, x, weight):
     if weight.ndim != 2 or weight.dtype != np.int8 or not x.ndim or x.shape[-1] != weight.shape[1]:
         raise RuntimeError(
-            f"{name}: the shapes do not fit: input {list(x.shape)}, weights {weight.dtype}{list(weight.shape)} (int8 is "
-            "expected)"
+            f"{name}: expected an input of as many columns as int8 weights have, got {x.dtype}{list(x.shape)} and "
+            f"{weight.dtype}{list(weight.shape)}"
         )
