@@ -20,9 +20,9 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.small_weights import (
+    INT4_ROWS,
     PARTS,
     ROWS,
-    INT4_ROWS,
     int4_dots,
     int4_dots_with_zeros,
     int8_dots,
