@@ -70,6 +70,6 @@ def dynamic_shape(x, weight, scales, zero_points, bias, highest):
 def _check(name, x, weight):
     if weight.ndim != 2 or weight.dtype != np.int8 or not x.ndim or x.shape[-1] != weight.shape[1]:
         raise RuntimeError(
-            f"{name}: the shapes do not fit: input {list(x.shape)}, weights {weight.dtype}{list(weight.shape)} (int8 is "
-            "expected)"
+            f"{name}: expected an input of as many columns as int8 weights have, got {x.dtype}{list(x.shape)} and "
+            f"{weight.dtype}{list(weight.shape)}"
         )

@@ -117,7 +117,7 @@ def range_loop():
 def quantizing_loop():
     @shared(f"void({_ROW}, {_SHORT}, {_ROW}, {_ROW}, UniTuple(int64, 2), float64, float64, float64, int64, int64)")
     def loop(x, out, scales, factors, sizes, inverse, zero, scale, first, last):
-        """Quantizes rows to integers less the zero point; the first part multiplies the weights' scales with `scale`."""
+        """Quantizes rows to integers less the zero point; the first part multiplies `scales` with `scale`."""
         depth, steps = sizes
         rest = depth % STEP
         whole = depth - rest

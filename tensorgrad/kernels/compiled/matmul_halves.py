@@ -7,7 +7,6 @@ Threads share the rows of the weights. Numbers of 16 bits are given to machine c
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np

@@ -20,9 +20,9 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.small_weights import (
+    INT4_ROWS,
     PARTS,
     ROWS,
-    ROWS_OF_4_BITS,
     int4_dots,
     int4_dots_with_zeros,
     int8_dots,
@@ -81,10 +81,10 @@ def int4_loop():
     def loop(x, packed, scales, zeros, of_groups, bias, out, sizes, first, last):
         """The same with weights of 4 bits, in `groups` groups of `blocks` blocks in each row."""
         rows, columns, depth, groups, blocks = sizes
-        sums = np.empty(ROWS_OF_4_BITS, np.float32)
+        sums = np.empty(INT4_ROWS, np.float32)
         for block in range(first, last):
-            begin = block * ROWS_OF_4_BITS
-            start = begin if begin + ROWS_OF_4_BITS <= columns else max(columns - ROWS_OF_4_BITS, 0)
+            begin = block * INT4_ROWS
+            start = begin if begin + INT4_ROWS <= columns else max(columns - INT4_ROWS, 0)
             for m in range(rows):
                 if zeros.size:
                     int4_dots_with_zeros(
@@ -96,7 +96,7 @@ def int4_loop():
                         x, m * depth, packed, start * depth // 2, depth // 2, groups, blocks, scales, start * groups,
                         groups, zeros, of_groups, 0, sums, 0,
                     )  # fmt: skip
-                for r in range(ROWS_OF_4_BITS):
+                for r in range(INT4_ROWS):
                     n = start + r
                     out[m * columns + n] = sums[r] + bias[n] if bias.size else sums[r]
 
@@ -235,7 +235,7 @@ def _int4_linear():
                 return run_kernel("int4_weights", packed[a:b], scales[a:b], None if zeros is None else zeros[a:b])
 
             return _by_blocks(x, columns, depth, bias, weights_of)
-        if columns < ROWS_OF_4_BITS:
+        if columns < INT4_ROWS:
             return NotImplemented
         lines = x.reshape(rows, x.shape[-1])
         if x.shape[-1] < depth:
@@ -256,7 +256,7 @@ def _int4_linear():
             out,
             sizes,
         )
-        thread_pool.run(few, -(-columns // ROWS_OF_4_BITS), given, packed.size * 2 * max(1, rows // 2))
+        thread_pool.run(few, -(-columns // INT4_ROWS), given, packed.size * 2 * max(1, rows // 2))
         return out.reshape(*x.shape[:-1], columns)
 
     return kernel

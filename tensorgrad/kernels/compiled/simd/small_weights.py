@@ -14,7 +14,7 @@ from tensorgrad.kernels.compiled.simd.vectors import I64, LANES, MANY, loop, poi
 
 PARTS = 16  # partial sums
 ROWS = 8 if MANY else 4  # rows of weights at a time
-ROWS_OF_4_BITS = 4  # more would need more addresses, of weights and of scales, than there are registers for them
+INT4_ROWS = 4  # more would need more addresses, of weights and of scales, than there are registers for them
 
 _F32, _I8, _I32 = ir.FloatType(), ir.IntType(8), ir.IntType(32)
 _WIDE, _NUMBERS, _BYTES = ir.VectorType(_F32, PARTS), ir.VectorType(_I32, PARTS), ir.VectorType(_I8, PARTS)
@@ -165,29 +165,26 @@ def to_float16(typing, number):
     return types.uint16(number), code
 
 
-def _halves(builder):
-    """Returns the function of 16 bytes that makes their lower and upper halves, less 8, float32.
+def _looked_up(builder, both):
+    """A register of 16 numbers is a table of all of them; an instruction looks up the lower four bits of 16 places."""
+    table = ir.Constant(_WIDE, [float(n - 8) for n in range(PARTS)])
+    kind = ir.FunctionType(_WIDE, [_WIDE, _NUMBERS])
+    look_up = declared(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+    both = builder.zext(both, _NUMBERS)
+    upper = builder.lshr(both, ir.Constant(_NUMBERS, [4] * PARTS))
+    return builder.call(look_up, [table, both]), builder.call(look_up, [table, upper])
 
-    A register of 16 numbers is a table of all of them, where an instruction looks up the lower four bits of 16 places.
-    """
-    if LANES == PARTS:
-        table = ir.Constant(_WIDE, [float(n - 8) for n in range(PARTS)])
-        kind = ir.FunctionType(_WIDE, [_WIDE, _NUMBERS])
-        look_up = declared(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
 
-        def halves(both):
-            both = builder.zext(both, _NUMBERS)
-            upper = builder.lshr(both, ir.Constant(_NUMBERS, [4] * PARTS))
-            return builder.call(look_up, [table, both]), builder.call(look_up, [table, upper])
-
-        return halves
+def _converted(builder, both):
     four, low, eight = (ir.Constant(_BYTES, [number] * PARTS) for number in (4, 15, 8))
+    parts = builder.and_(both, low), builder.lshr(both, four)
+    return tuple(builder.sitofp(builder.sext(builder.sub(part, eight), _NUMBERS), _WIDE) for part in parts)
 
-    def halves(both):
-        parts = builder.and_(both, low), builder.lshr(both, four)
-        return tuple(builder.sitofp(builder.sext(builder.sub(part, eight), _NUMBERS), _WIDE) for part in parts)
 
-    return halves
+def _int4(builder, place):
+    """The lower and the upper halves of 16 bytes, less 8, as float32 numbers."""
+    both = _load(builder, place, _BYTES, 1)
+    return _looked_up(builder, both) if LANES == PARTS else _converted(builder, both)
 
 
 def _int4_dots(with_zeros: bool):
@@ -197,7 +194,7 @@ def _int4_dots(with_zeros: bool):
     def int4_dots(
         typing, x, at, packed, start, pitch, groups, blocks, scales, s, s_pitch, zeros, of_groups, g, out, to
     ):
-        """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for ROWS_OF_4_BITS rows r.
+        """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for INT4_ROWS rows r.
 
         A group has `blocks` blocks of 32 weights. `of_groups[g + 16 n + i]` holds the sums of x over group n for the
         partial sum i. Nothing checks bounds.
@@ -212,12 +209,11 @@ def _int4_dots(with_zeros: bool):
 
             def rows_of(position, begin, pitch):
                 first = pointer_of(context, builder, kinds[position], given[position], begin)
-                return [pointer_at(builder, first, builder.mul(pitch, ir.Constant(I64, r))) for r in range(ROWS_OF_4_BITS)]
+                return [pointer_at(builder, first, builder.mul(pitch, ir.Constant(I64, r))) for r in range(INT4_ROWS)]
 
             rows, factors = rows_of(2, given[3], given[4]), rows_of(7, given[8], given[9])
             added = rows_of(10, given[8], given[9]) if with_zeros else []
             sums_of_groups = pointer_of(context, builder, kinds[11], given[11], given[12]) if with_zeros else None
-            halves = _halves(builder)
 
             def block(n, sums=()):
                 place = pointer_at(builder, numbers, builder.mul(n, ir.Constant(I64, 2 * PARTS)))
@@ -226,7 +222,7 @@ def _int4_dots(with_zeros: bool):
                 made = []
                 for row, total in zip_longest(rows, sums):
                     here = pointer_at(builder, row, builder.mul(n, ir.Constant(I64, PARTS)))
-                    low, high = halves(_load(builder, here, _BYTES, 1))
+                    low, high = _int4(builder, here)
                     total = builder.call(fused, [first, low, total]) if sums else builder.fmul(first, low)
                     made.append(builder.call(fused, [second, high, total]))
                 return made
@@ -247,7 +243,7 @@ def _int4_dots(with_zeros: bool):
                     made.append(total)
                 return made
 
-            totals = _loop(builder, given[5], [_ZERO] * ROWS_OF_4_BITS, group)
+            totals = _loop(builder, given[5], [_ZERO] * INT4_ROWS, group)
             target = pointer_of(context, builder, kinds[13], given[13], given[14])
             for r, total in enumerate(totals):
                 builder.store(_total(builder, total), pointer_at(builder, target, r))

@@ -1,0 +1,97 @@
+"""Products of bfloat16 and float16: float32 sums, rounded once."""
+
+import numpy as np
+import pytest
+
+import tensorgrad as torch
+from tensorgrad.kernels.compiled import matmul_halves, table
+from tests.support.alike import alike
+from tests.support.kernels import absent, load_kernels, numpy_only, record_used
+
+KINDS = [torch.bfloat16, torch.float16]
+ROWS = [row for row in table.ROWS if row.op in ("linear", "matmul", "mm", "matmul_nt")]
+needs_kernels = pytest.mark.skipif(bool(absent()), reason=absent())
+SIZES = [(rows, columns, depth) for rows in (1, 2, 6, 7, 40) for columns, depth in ((64, 64), (37, 130), (9, 513))]
+
+
+def drawn(dtype, *shape):
+    numbers = np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+    return torch.from_numpy(numbers).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_results_are_sums_of_float32_rounded_once(dtype, size):
+    """They are within half a step and the error of a float32 sum of the exact ones, and nearly all are NumPy's."""
+    rows, columns, depth = size
+    x, w, b = drawn(dtype, rows, depth), drawn(dtype, columns, depth), drawn(dtype, columns)
+    step = 2.0**-8 if dtype is torch.bfloat16 else 2.0**-11
+    for bias in (None, b):
+        exact = x.double() @ w.double().t() + (0 if bias is None else bias.double())
+        slack = 1e-6 * (x.double().abs() @ w.double().abs().t() + 1)
+        found = [torch.nn.functional.linear(x, w, bias)]
+        with numpy_only():
+            found.append(torch.nn.functional.linear(x, w, bias))
+        for made in found if bias is not None else (*found, x @ w.t()):
+            assert made.dtype is dtype and made.shape == exact.shape
+            assert ((made.double() - exact).abs() <= exact.abs() * step + slack).all()
+        assert (found[0] == found[1]).float().mean() > 0.98
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_every_number_is_widened_and_rounded_as_by_numpy(dtype):
+    brain = dtype is torch.bfloat16
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    wide, number = every.astype(np.float32), ~np.isnan(every.astype(np.float32))
+    found = matmul_halves._wide(every, brain)
+    assert (
+        np.array_equal(found[number].view(np.uint32), wide[number].view(np.uint32)) and np.isnan(found[~number]).all()
+    )
+    random = np.random.default_rng(0).integers(0, 1 << 32, 1 << 18, dtype=np.uint32).view(np.float32)
+    finite = np.sort(wide[np.isfinite(wide)])
+    between = (finite[1:].astype(np.float64) + finite[:-1]) / 2  # equally near to two
+    numbers = np.concatenate([random, finite, between.astype(np.float32), [np.inf, -np.inf, np.nan]]).astype(np.float32)
+    out = np.empty(numbers.size, np.uint16)
+    matmul_halves.thread_pool.run(matmul_halves.loops()[brain][2], numbers.size, (numbers, out), numbers.size)
+    with np.errstate(all="ignore"):
+        expected = numbers.astype(dtype.numpy)
+    number = ~np.isnan(numbers)
+    assert np.array_equal(out[number], expected[number].view(np.uint16))
+    assert np.isnan(out[~number].view(dtype.numpy).astype(np.float32)).all()
+
+
+@needs_kernels
+def test_the_compiled_kernels_compute_them(monkeypatch):
+    load_kernels(ROWS)
+    used = record_used(monkeypatch, ROWS)
+    for dtype in KINDS:
+        for rows in (1, 20):
+            x, w = drawn(dtype, rows, 1024), drawn(dtype, 64, 1024)
+            torch.nn.functional.linear(x, w), x @ w.t(), torch.mm(x, w.t())
+            assert {"linear", "matmul", "mm"} <= used
+            used.clear()
+
+
+@needs_kernels
+def test_a_row_has_the_same_bits_alone_and_among_a_few():
+    for dtype in KINDS:
+        x, w, b = drawn(dtype, 6, 300), drawn(dtype, 72, 300), drawn(dtype, 72)
+        whole = torch.nn.functional.linear(x, w, b)
+        assert all(torch.equal(torch.nn.functional.linear(x[n : n + 1], w, b)[0], whole[n]) for n in range(6))
+
+
+@alike
+def test_products_and_gradients(torch):
+    made = []
+    for dtype in (torch.bfloat16, torch.float16):
+        for rows in (1, 3, 20):
+            random = np.random.default_rng(rows)
+            x, w, b = (
+                torch.from_numpy(random.integers(-8, 9, shape).astype(np.float32)).to(dtype).requires_grad_()
+                for shape in ((rows, 96), (64, 96), (64,))
+            )  # whole numbers: their sums are exact in any order
+            out = torch.nn.functional.linear(x, w, b)
+            out.float().sum().backward()
+            made += [out.float(), x.grad.float(), w.grad.float(), b.grad.float()]
+    return made
