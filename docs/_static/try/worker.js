@@ -1,6 +1,6 @@
 // Runs programs in a thread of its own, so that the page stays alive and can end one that does not.
 //   it gets   {kind: 'start', address, parts}     loads what `parts` lacks, and starts Python
-//             {kind: 'run', program}
+//             {kind: 'run', program, name, keep}    `keep`: for the next program, what this one defines is still there
 //   it sends  {kind: 'loading', done, of}, {kind: 'starting'}, {kind: 'ready', parts}
 //             {kind: 'text', error, text}, {kind: 'file', path, data}, {kind: 'done', code} or {kind: 'failed', text}
 import {bytes, Exit, file, find, folder, system} from './wasi.js'
@@ -131,12 +131,18 @@ onmessage = async ({data: message}) => {
       tell({kind: 'ready', parts: known ? undefined : parts})
     } else {
       interpreter ??= started()
-      find(interpreter.root, 'home').node.entries.set('program.py', file(new TextEncoder().encode(message.program)))
-      const code = interpreter.turn('raise SystemExit(run())')
-      interpreter = undefined // Each run has a new one.
+      find(interpreter.root, 'home').node.entries.set(message.name, file(new TextEncoder().encode(message.program)))
+      const code = interpreter.turn(`raise SystemExit(run(${JSON.stringify(message.name)}))`)
+      if (!message.keep) interpreter = undefined
       tell({kind: 'done', code})
     }
   } catch (error) {
-    tell({kind: 'failed', text: error.message ?? String(error)})
+    tell({kind: 'failed', text: reason(error)})
   }
+}
+
+function reason(error) {
+  if (error instanceof RangeError && error.message.includes('stack')) return 'a recursion is too deep for a browser'
+  if (error instanceof WebAssembly.RuntimeError) return `it has no memory left, or called what is left out here (${error.message})`
+  return error.message ?? String(error)
 }
