@@ -5,11 +5,12 @@ python -m tests.ecosystem                     each library: import and programs 
 python -m tests.ecosystem own --sources DIR   their own tests, in checkouts that you have in DIR
 python -m tests.ecosystem record              the programs under torch: writes tests/ecosystem/expected/
 python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
+python -m tests.ecosystem exits               each program ten times: how its processes end
 python -m tests.ecosystem together            all libraries in one environment, with packages that change others by
                                               being installed
 python -m tests.ecosystem leaving             exports architectures of timm and torchvision (docs/leaving.md)
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
-python -m tests.ecosystem delete              deletes the environments that own, record and exchange keep
+python -m tests.ecosystem delete              deletes the environments that own, record, exchange and exits keep
 
 `--only NAME` takes a library, a program or an architecture (several times); what it names runs again, even if it was
 done before.
@@ -147,6 +148,15 @@ def _exchange(library: Library, programs: tuple[str, ...], options: argparse.Nam
     return failures
 
 
+def _exits(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
+    python, before = environment(library), results.read().get(library.name, {}).get("exits", {})
+    chosen = [name for name in programs if options.only or options.again or name not in before]
+    found = {name: running.endings(python, name) for name in chosen}
+    if found:
+        results.keep(library, _first(library, python) | {"exits": found})
+    return [f"{library.name}: {name}: {told}" for name, told in found.items() if told != "yes"]
+
+
 def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
     if library.own is None or not (options.sources / library.own.repository.partition("/")[2]).exists():
         return [f"{library.name}: no own tests, or no checkout"] if options.only else []
@@ -180,7 +190,7 @@ def _first(library: Library, python: Environment) -> dict[str, Any]:
     return {"version": python.version(library.name), "imports": "yes"}
 
 
-ACTIONS = {"run": _run, "record": _record, "own": _own, "exchange": _exchange}
+ACTIONS = {"run": _run, "record": _record, "own": _own, "exchange": _exchange, "exits": _exits}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

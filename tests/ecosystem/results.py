@@ -24,14 +24,14 @@ def keep(library: Library, changed: dict[str, Any]) -> None:
 
     Args:
         library: The library.
-        changed: The new values. Of `trains` and `exchanges`, the programs that are not named keep theirs.
+        changed: The new values. Of `trains`, `exchanges` and `exits`, the programs that are not named keep theirs.
     """
     cache().mkdir(parents=True, exist_ok=True)
     with open(cache() / "results.lock", "wb") as lock, _locked(lock):
         results = read()
         result = results.setdefault(library.name, {})
         for name, value in changed.items():
-            if name in ("trains", "exchanges"):  # by program
+            if name in ("trains", "exchanges", "exits"):  # by program
                 value = {one: told for one, told in (result.get(name, {}) | value).items() if one in library.programs}
             result[name] = value
         written = RESULTS.with_suffix(".part")

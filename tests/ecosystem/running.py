@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS, EXPECTED = HERE / "programs", HERE / "expected"
 RELATIVE = 1e-4  # of the largest number of a list: float32 sums in another order
 SECONDS = 300
+_SAID_AT_THE_END = ("Exception ignored", "Exception in thread", "Fatal Python error", "terminate called")
 
 
 class Failed(Exception):
@@ -66,6 +67,24 @@ def _numbers(name: str, printed: str) -> dict[str, Any]:
     except (AssertionError, IndexError, TypeError, ValueError):
         last = printed.strip().splitlines()[-1:]
         raise Failed(f"{name}: its last line is not an object with losses and numbers: {last}") from None
+
+
+def endings(environment: Environment, name: str, times: int = 10) -> str:
+    """Runs a program several times and looks how its processes end: "yes", or what was wrong with one of them.
+
+    Under torch each of these programs ends with status 0. What Python merely reports while a process ends (an
+    exception that it ignores, a thread that fails) counts, too.
+    """
+    for n in range(1, times + 1):
+        try:
+            done = environment.run([str(PROGRAMS / f"{name}.py")], timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"run {n} of {times}: more than {SECONDS} seconds"
+        said = [line for line in done.stderr.splitlines() if line.startswith(_SAID_AT_THE_END)]
+        if done.returncode or said:
+            last = said or done.stderr.strip().splitlines()[-1:]
+            return f"run {n} of {times}: exit status {done.returncode}: {''.join(last[:1])[:300]}"
+    return "yes"
 
 
 def takes_a_folder(name: str) -> bool:

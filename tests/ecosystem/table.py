@@ -41,6 +41,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(_short(cell, 120) for cell in cells) + " |")
         told = [f"{name}: {outcome}" for name, outcome in trains.items() if outcome != "yes"]
         told += [f"{name}: files {outcome}" for name, outcome in exchanges.items() if outcome != "yes"]
+        told += [f"{name}: ended otherwise: {how}" for name, how in result.get("exits", {}).items() if how != "yes"]
         told += [*library.gaps, *_left_out(library, result)]
         gaps += [f"- {library.name}: {_short(line, 1000)}" for line in told]
         by_part = (result.get("own") or {}).get("by part", {})
@@ -51,6 +52,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     if with_more:
         lines += ["", "Installed with it, as its programs use them and it does not ask for them:", ""]
         lines += [f"- {library.name}: {', '.join(library.requirements[1:])}" for library in with_more]
+    exits = [told for result in results.values() for told in result.get("exits", {}).values()]
+    if exits:
+        ended = sum(told == "yes" for told in exits)
+        lines += ["", f"How processes end: {len(exits)} programs ran ten times each; {ended} always ended as under torch."]
     if parts:
         lines += ["", "Own tests part by part, passed/passed under torch:", "", *parts]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])

@@ -53,6 +53,22 @@ def test_a_program_without_numbers_fails(tmp_path, monkeypatch):
             running.run_program(here, "program")
 
 
+def test_how_processes_end_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "PROGRAMS", tmp_path)
+    here, counted = Environment(Path(sys.executable)), tmp_path / "count"
+    third = f"n = len(open({str(counted)!r}, 'a+').read()); open({str(counted)!r}, 'a').write('.')\n"
+    counting = f"import pathlib; p = pathlib.Path({str(counted)!r}); p.write_text((p.read_text() if p.exists() else '') + '.')"
+    for code, told in {
+        "print(1)": "yes",
+        f"{counting}; raise SystemExit(7 if len(p.read_text()) == 3 else 0)": "run 3 of 3: exit status 7: ",
+        "import os; os.abort()": "run 1 of 3: exit status -6: ",
+        "class A:\n def __del__(self): raise ValueError\na = A()": "run 1 of 3: exit status 0: Exception ignored",
+    }.items():
+        (tmp_path / "program.py").write_text(code)
+        found = running.endings(here, "program", 3)
+        assert found == told if told == "yes" else found.startswith(told), (code, found)
+
+
 def test_own_tests_are_resumed_and_summed_up(tmp_path):
     """A test that ends the process is counted, the others run; what has an outcome does not run again."""
     checkout = tmp_path / "library" / "tests"
@@ -130,6 +146,10 @@ def test_the_table():
     known["einops"]["own"] = {"passed": 9, "passed under torch": 10, "reasons": []}
     text = table.table(known)
     assert "| einops | 1.0 | 3 | yes | 1 of 2 programs | – | 9 / 10 (90.0 %) |" in text
+    known["einops"]["exits"] = {"a": "yes", "b": "run 2 of 10: exit status 1: no"}
+    text = table.table(known)
+    assert "2 programs ran ten times each; 1 always ended as under torch." in text
+    assert "- einops: b: ended otherwise: run 2 of 10: exit status 1: no" in text
     assert "- einops: b: Error: x \\| y" in text
 
 
