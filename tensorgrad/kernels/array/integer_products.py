@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from tensorgrad.kernels.array.quantized_tensors import chosen_for_one
 from tensorgrad.rows.kernel_tables import run_kernel
+from tensorgrad.storage.scales import chosen_for_one
 
 _EXACT = 2**24 // (255 * 128)  # float32 holds the sums of so many products exactly
 _F32, _I32 = np.dtype(np.float32), np.dtype(np.int32)

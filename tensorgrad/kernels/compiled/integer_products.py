@@ -14,7 +14,6 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import integer_products as general
-from tensorgrad.kernels.array.quantized_tensors import chosen_for_one
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
@@ -31,6 +30,7 @@ from tensorgrad.kernels.compiled.simd.integers import (
 )
 from tensorgrad.kernels.compiled.simd.vectors import LANES
 from tensorgrad.storage.fresh import fresh
+from tensorgrad.storage.scales import chosen_for_one
 
 _DEEPEST = 1 << 16  # products of 255 and -128 whose sum has 32 bits
 _AT_A_TIME = np.int64(16)  # rows of weights: they stay in a first-level cache

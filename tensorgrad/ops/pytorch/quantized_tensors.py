@@ -10,11 +10,11 @@ import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.kernels.array.quantized_tensors import chosen, chosen_for_one
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.nn.fake_quantize import check_range, rounded_as_observed
 from tensorgrad.storage.quantized import QuantizedArray, limits
+from tensorgrad.storage.scales import chosen, chosen_for_one
 from tensorgrad.tensor import Tensor, wrap
 
 _quantized = op("quantized(input, scale, zero_point, axis: int, dtype: any)", "quantized_tensors.quantized", where=())
