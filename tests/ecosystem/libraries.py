@@ -49,6 +49,7 @@ class Library:
         own: Its own tests, if they are run.
         quick: Whether continuous integration runs its import and its first program.
         gaps: What is known not to work, one line each.
+        apart: Why it cannot share an environment with all others, if it cannot.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Library:
     own: OwnTests | None = None
     quick: bool = False
     gaps: tuple[str, ...] = ()
+    apart: str = ""
 
 
 # Why tests of scripting are left out.
@@ -753,6 +755,7 @@ LIBRARIES = (
         requirements=("torchattacks",),
         imports=("torchattacks",),
         programs=("torchattacks_attacks",),
+        apart="it wants requests 2.25, and others a newer one",
     ),
     Library(
         "torchaudio",

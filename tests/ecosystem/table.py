@@ -55,7 +55,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     exits = [told for result in results.values() for told in result.get("exits", {}).values()]
     if exits:
         ended = sum(told == "yes" for told in exits)
-        lines += ["", f"How processes end: {len(exits)} programs ran ten times each; {ended} always ended as under torch."]
+        lines += [
+            "",
+            f"How processes end: {len(exits)} programs ran ten times each; {ended} always ended as under torch.",
+        ]
     if parts:
         lines += ["", "Own tests part by part, passed/passed under torch:", "", *parts]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])

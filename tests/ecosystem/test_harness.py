@@ -56,8 +56,9 @@ def test_a_program_without_numbers_fails(tmp_path, monkeypatch):
 def test_how_processes_end_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "PROGRAMS", tmp_path)
     here, counted = Environment(Path(sys.executable)), tmp_path / "count"
-    third = f"n = len(open({str(counted)!r}, 'a+').read()); open({str(counted)!r}, 'a').write('.')\n"
-    counting = f"import pathlib; p = pathlib.Path({str(counted)!r}); p.write_text((p.read_text() if p.exists() else '') + '.')"
+    counting = (
+        f"import pathlib; p = pathlib.Path({str(counted)!r}); p.write_text((p.read_text() if p.exists() else '') + '.')"
+    )
     for code, told in {
         "print(1)": "yes",
         f"{counting}; raise SystemExit(7 if len(p.read_text()) == 3 else 0)": "run 3 of 3: exit status 7: ",
@@ -199,7 +200,8 @@ DISTRIBUTIONS = {
 # The packages with which another comes.
 BROUGHT = {
     "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers"}, "gpytorch": {"botorch"},
-    "pillow": {"lightly", "open-clip-torch"}, "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
+    "pillow": {"lightly", "open-clip-torch"},
+    "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
 }  # fmt: skip
 # What a library uses but does not ask for, by what a program says to make it do so.
 UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}

@@ -21,11 +21,12 @@ BESIDE = {
     "trl": ("trl",),
 }
 
+_SHARING = [library for library in LIBRARIES if not library.apart]
 TOGETHER = Library(
     "together",
-    requirements=tuple(dict.fromkeys((*(r for library in LIBRARIES for r in library.requirements), *BESIDE))),
-    imports=tuple(dict.fromkeys((*sum(BESIDE.values(), ()), *(m for library in LIBRARIES for m in library.imports)))),
-    programs=tuple(name for library in LIBRARIES for name in library.programs),
+    requirements=tuple(dict.fromkeys((*(r for library in _SHARING for r in library.requirements), *BESIDE))),
+    imports=tuple(dict.fromkeys((*sum(BESIDE.values(), ()), *(m for library in _SHARING for m in library.imports)))),
+    programs=tuple(name for library in _SHARING for name in library.programs),
 )
 
 

@@ -3,8 +3,8 @@
 import json
 
 import torch
-from laplace import Laplace, marglik_training
-from laplace.curvature import AsdlGGN, BackPackGGN, CurvlinopsEF, CurvlinopsGGN
+from laplace import Laplace
+from laplace.curvature import CurvlinopsEF, CurvlinopsGGN
 from shared.training import some, three_steps
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -34,7 +34,11 @@ for task, model, loader in (
                 la = Laplace(model, task, subset, structure, backend=backend)
                 la.fit(loader)
                 la.optimize_prior_precision(method="marglik", n_steps=3)
-                predicted = la(x[:3], link_approx="probit") if task == "classification" else torch.cat([v.flatten() for v in la(x[:3])])
+                predicted = (
+                    la(x[:3], link_approx="probit")
+                    if task == "classification"
+                    else torch.cat([v.flatten() for v in la(x[:3])])
+                )
                 name = f"{task} {subset} {structure} {backend.__name__}"
                 numbers[name] = [*some(predicted), la.log_marginal_likelihood().item(), *some(la.prior_precision)]
     torch.manual_seed(2)

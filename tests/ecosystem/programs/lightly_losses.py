@@ -34,14 +34,20 @@ def train(name, head, objective):
 
 
 train("SimCLR", lambda: modules.SimCLRProjectionHead(32, 16, 8), objectives.NTXentLoss())
-train("SimCLR with memory", lambda: modules.SimCLRProjectionHead(32, 16, 8), objectives.NTXentLoss(memory_bank_size=(16, 8)))
+train(
+    "SimCLR with memory",
+    lambda: modules.SimCLRProjectionHead(32, 16, 8),
+    objectives.NTXentLoss(memory_bank_size=(16, 8)),
+)
 train("Barlow twins", lambda: modules.BarlowTwinsProjectionHead(32, 16, 8), objectives.BarlowTwinsLoss())
 train("VICReg", lambda: modules.BarlowTwinsProjectionHead(32, 16, 8), objectives.VICRegLoss())
 train("DCL", lambda: modules.MoCoProjectionHead(32, 16, 8), objectives.DCLLoss())
 train("SwAV", lambda: nn.Sequential(modules.SwaVProjectionHead(32, 16, 8), modules.SwaVPrototypes(8, 6)),
       lambda x, y: objectives.SwaVLoss()([x, y], []))  # fmt: skip
 train("TiCo", lambda: modules.MoCoProjectionHead(32, 16, 8), objectives.TiCoLoss())
-train("MMCR", lambda: modules.MMCRProjectionHead(32, 16, 2, 8), lambda x, y: objectives.MMCRLoss()(x[:, None], y[:, None]))
+train(
+    "MMCR", lambda: modules.MMCRProjectionHead(32, 16, 2, 8), lambda x, y: objectives.MMCRLoss()(x[:, None], y[:, None])
+)
 
 torch.manual_seed(1)
 student, head = backbone(), modules.DINOProjectionHead(32, 16, 8, 12)

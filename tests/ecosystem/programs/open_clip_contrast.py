@@ -40,17 +40,22 @@ model = train("clip", clip(), lambda out: contrast(*out), images)
 again = saved_and_loaded(model, clip(5), folder)
 torch.testing.assert_close(again.encode_text(texts), model.encode_text(texts))
 train("siglip", clip(init_logit_bias=-10.0), lambda out: pairs(*out), images)
-train("patches dropped", clip(vision=dict(pool_type="avg", final_ln_after_pool=True)), lambda out: contrast(*out), images)
+train(
+    "patches dropped", clip(vision=dict(pool_type="avg", final_ln_after_pool=True)), lambda out: contrast(*out), images
+)
 torch.manual_seed(0)
 decoder = dict(TEXT, attn_pooler_heads=2)
 reader = dict(TEXT, embed_cls=True, output_tokens=True)
 viewer = dict(VISION, attentional_pool=True, attn_pooler_heads=2, attn_pooler_queries=4, output_tokens=True)
 coca = open_clip.CoCa(32, decoder, dict(reader, context_length=12), viewer)
+torch.nn.init.normal_(coca.text_decoder.text_projection, std=0.1)  # the library leaves what lay in memory
 objective = open_clip.CoCaLoss(caption_loss_weight=2.0, clip_loss_weight=1.0)
 optimizer = torch.optim.AdamW(coca.parameters(), lr=1e-3, eps=1e-4)
 NAMES = ("image_features", "text_features", "logits", "labels", "logit_scale")
 numbers["coca"] = three_steps(optimizer, lambda: sum(objective(**{k: coca(images, texts)[k] for k in NAMES})))
 losses += numbers["coca"]
-seen = open_clip.image_transform(32, is_train=False)(Image.fromarray((np.arange(3072) % 251).astype("uint8").reshape(32, 32, 3)))
+seen = open_clip.image_transform(32, is_train=False)(
+    Image.fromarray((np.arange(3072) % 251).astype("uint8").reshape(32, 32, 3))
+)
 numbers["transform"] = some(seen)
 print(json.dumps({"losses": losses, "numbers": numbers}))

@@ -35,7 +35,8 @@ def objective(trial):
 
 
 study = optuna.create_study(
-    sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=5), pruner=optuna.pruners.MedianPruner(n_startup_trials=4)
+    sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=5),
+    pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
 )
 study.optimize(objective, n_trials=16)
 best = torch.load(os.path.join(folder, f"trial{study.best_trial.number}.pt"))
