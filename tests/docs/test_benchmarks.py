@@ -28,6 +28,7 @@ from benchmarks import (
     report,
     server,
     small_numbers,
+    webassembly,
     worker,
     young,
 )
@@ -609,3 +610,16 @@ def test_a_format_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setitem(small_numbers.CLOSE, "bfloat16", 0.0)
     with pytest.raises(AssertionError, match=r"bfloat16 is 0\.00"):
         small_numbers.candidates(small_numbers.perceptron, with_torch=False)
+
+
+def test_kernels_for_webassembly_are_a_module():
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed: pip install '.[kernels]'")
+    made = webassembly.compiled()
+    assert made.startswith(b"\0asm\1\0\0\0") and b"__linear_memory" in made and b"linking" not in made
+
+
+def test_kernels_for_webassembly_compute_what_numpy_computes(monkeypatch):
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed: pip install '.[kernels]'")
+    pytest.importorskip("wasmtime", reason="wasmtime is not installed: pip install '.[browser]'")
+    monkeypatch.setattr(webassembly, "REPEATS", 1)
+    assert webassembly.kernels(*webassembly.instance()).keys() == {"exp", "64", "256", "512"}
