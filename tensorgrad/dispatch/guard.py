@@ -46,7 +46,7 @@ _NEVER = (str, list, tuple, dict, complex, dtype)
 _PLAIN: dict[str, tuple[tuple, str]] = {
     "bool": ((*_NEVER, int, float), "bool"),
     "int": ((*_NEVER, float), "int"),
-    "float": (_NEVER, "float"),
+    "float": ((str, list, tuple, dict, dtype), "float"),  # of a complex number each function says what it minds
     "sizes": ((int, float, str), "tuple of ints"),
     "str": ((list, tuple, dict, int, float, complex, dtype), "str"),
     "out": ((*_NEVER, int, float), "Tensor"),
