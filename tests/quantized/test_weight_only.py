@@ -261,3 +261,18 @@ def test_what_quantize_leaves_alone_and_what_it_refuses():
         torch.quantize(given, "int4", group=48)
     with pytest.raises(IndexError):
         torch.quantize(nn.Embedding(3, 4), "int8")(torch.tensor([3]))
+
+
+@pytest.mark.parametrize(
+    "mapped", [(0, 0, 0), (0, None, None), (None, 0, None), (0, 0, None), (None, None, 0)], ids=str
+)
+@pytest.mark.filterwarnings("error")  # a rule, not a loop over the samples
+def test_weights_of_a_batch(mapped):
+    numbers = torch.randint(-127, 128, (3, 5, 8), dtype=torch.int8), torch.rand(3, 5)
+    packed = torch.stack([packed_int4(torch.randint(0, 16, (5, 64))) for _ in range(3)])
+    for weights, given in ((int8_weights, numbers), (int4_weights, (packed, torch.rand(3, 5, 2), torch.rand(3, 5, 2)))):
+        dims = mapped[: len(given)]
+        if any(dim == 0 for dim in dims):
+            given = [x if dim == 0 else x[0] for x, dim in zip(given, dims, strict=True)]
+            each = [weights(*[x[i] if d == 0 else x for x, d in zip(given, dims, strict=True)]) for i in range(3)]
+            assert torch.equal(torch.vmap(weights, in_dims=dims)(*given), torch.stack(each))

@@ -14,10 +14,27 @@ from tensorgrad.tensor import Tensor
 
 BLOCK = 32  # weights that are packed together (kernels/array/quantized.py)
 
-int8_weights = op("int8_weights(weight, scales)", "quantized.int8_weights", where=(),
-                  shape=lambda weight, scales: (weight.shape, scales.dtype))  # fmt: skip
-int4_weights = op("int4_weights(packed, scales, zeros=None)", "quantized.int4_weights", where=(),
-                  shape=lambda w, scales, *rest: ((w.shape[0], w.shape[1] * 2), scales.dtype))  # fmt: skip
+
+def _as_rows(weights, given, mapped):
+    """The rows of all samples are those of one matrix: each has scales of its own."""
+    size = next(x.shape[0] for name, x in given.items() if name in mapped)
+    all_of = [x if x is None or name in mapped else x.expand(size, *x.shape) for name, x in given.items()]
+    made = weights(*[None if x is None else x.flatten(0, 1) for x in all_of])
+    return made.unflatten(0, all_of[0].shape[:2])
+
+
+int8_weights = op(
+    "int8_weights(weight, scales)", "quantized.int8_weights", where=(),
+    shape=lambda weight, scales: (weight.shape, scales.dtype),
+    batch=lambda weight, scales, mapped: _as_rows(int8_weights, {"weight": weight, "scales": scales}, mapped),
+)  # fmt: skip
+int4_weights = op(
+    "int4_weights(packed, scales, zeros=None)", "quantized.int4_weights", where=(),
+    shape=lambda w, scales, *rest: ((w.shape[0], w.shape[1] * 2), scales.dtype),
+    batch=lambda packed, scales, zeros, mapped: _as_rows(
+        int4_weights, {"packed": packed, "scales": scales, "zeros": zeros}, mapped
+    ),
+)  # fmt: skip
 
 
 def _of_int8(g, weight, scales):
