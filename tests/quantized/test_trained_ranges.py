@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
+from tensorgrad.storage.scales import chosen, chosen_for_one
 from tests.support.alike import HAS_TORCH, alike, error
 
 INTEGERS = ((0, 255), (-128, 127), (0, 127), (-64, 63), (0, 15))
@@ -138,3 +139,11 @@ def test_the_module(torch):
             made += [fresh(torch.ones(3, 1)), module(torch.full((3, 1), 9.0)), copied(fresh)]
             made.append(torch.equal(module.apply(q.disable_fake_quant)(torch.ones(3, 1) / 3), torch.ones(3, 1) / 3))
     return made
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # of ranges that float32 does not have
+def test_one_range_has_the_scale_that_many_have():
+    for low, high in INTEGERS:
+        for lowest, highest in [*ranges(high, 600), (0, 0), (-3e38, 3e38), (0, 1e-40), (float("-inf"), 1), (0.1, 0.3)]:
+            expected = chosen(np.float32(lowest), np.float32(highest), low, high)
+            assert chosen_for_one(lowest, highest, low, high) == tuple(map(float, expected)), (lowest, highest)
