@@ -15,7 +15,7 @@ install() { # install VENV PACKAGE...: by the pip of $all_tests; to give each en
 }
 
 kernels() { # compiles the kernels with the oldest Numba, and compares their results
-    oldest=$(sed -n 's/.*"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml)
+    oldest=$(sed -n 's/.*"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml | head -n 1)
     for version in 3.10 3.11 3.12 3.13; do
         python=$(sh "$here/python.sh" find "$version")
         [ -z "$python" ] || break
@@ -53,7 +53,7 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
     "$venv/bin/python" tests/smoke.py </dev/null || failed="$failed $version"
 done
 
-wait $kernels || failed="$failed $(sed -n 's/.*"numba>=\([0-9.]*\),.*/with Numba \1/p' pyproject.toml)"
+wait $kernels || failed="$failed $(sed -n 's/.*"numba>=\([0-9.]*\),.*/with Numba \1/p' pyproject.toml | head -n 1)"
 if [ -n "$failed" ]; then
     echo "the smoke suite failed on Python$failed" >&2
     exit 1

@@ -138,9 +138,10 @@ def sums(d: Draw) -> str:
         d.arrays[x] = replace(d.arrays[x], values=d.one("whole", "ones", "positive"))
     if name == "norm":
         return f"torch.linalg.vector_norm({x}, {d.one(2, 1, 0, 3, 0.5, 'inf')}, {dim}, {keep})"
+    if name.startswith(("var", "std", "sum", "mean")) and d.arrays[x].values == "special":
+        # At a dtype's limits, the distance of two numbers overflows, and whether a sum does depends on its order.
+        d.arrays[x] = replace(d.arrays[x], values="infinite")
     if name.startswith(("var", "std")):
-        if d.arrays[x].values == "special":  # at a dtype's limits, the distance of two numbers overflows
-            d.arrays[x] = replace(d.arrays[x], values="infinite")
         return f"torch.{name}({x}, {dim}, correction={d.one(0, 1)}, keepdim={keep})"
     if name == "prod" or (name == "logsumexp" and dim == "None"):
         return f"torch.{name}({x}, {d.dim(shape)}, {keep})" if d.chance(0.7) else f"torch.prod({x})"
