@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
+from tensorgrad.capture.chains import address, bounds
 from tensorgrad.capture.history import Refused, Way
 from tensorgrad.capture.launches import Launch, Launches
 from tensorgrad.capture.lifetimes import dropped
@@ -80,15 +81,17 @@ class BackwardPlan:
         self.needs = needs
         self.ways = [e.number for i in sorted(steps) for e in history.steps[i].edges if e.__class__ is Way]
         recorder = Recorder("note")
+        arrays = apart([*node.args[0].arrays, *[None if g is None else g._array for g in grads]])
+        kept, grads = ([None if a is None else share(a, None) for a in some]
+                       for some in (arrays[: -len(grads)], arrays[-len(grads) :]))  # fmt: skip
         given = [(k, g) for k, g in enumerate(grads) if g is not None]
         with recorder:
-            kept = [None if a is None else share(a, None) for a in node.args[0].arrays]
             for i, tensor in enumerate(kept):
                 if tensor is not None:
                     recorder.placeholder(f"saved{i}", tensor)
             for k, g in given:
                 recorder.placeholder(f"grad{k}", g)
-            arrived = arrivals(node, self.steps, grads, needs)
+            arrived = arrivals(node, self.steps, grads, needs, [None if t is None else t._array for t in kept])
             recorder.check_versions()
             numbers = [i for i, g in enumerate(arrived) if g is not None]
             recorder.graph.output(tuple([recorder.returned(arrived[i]) for i in numbers]))
@@ -153,7 +156,7 @@ class BackwardPlan:
 
     def check(self, node: Any, grads: list) -> None:
         """Compares the plan with what the nodes of the program do. Raises: PlanError if they differ."""
-        expected = arrivals(node, self.steps, grads, self.needs)
+        expected = arrivals(node, self.steps, grads, self.needs, node.args[0].arrays)
         found = self(list(node.args[0].arrays), grads)
         for way, (a, b) in enumerate(zip(expected, found, strict=True)):
             if (a is None) is not (b is None) or (a is not None and _bits(a) != _bits(b)):
@@ -190,11 +193,30 @@ def _bits(tensor: Tensor) -> Any:
     return array.shape, array.strides, array.dtype, np.ascontiguousarray(array).tobytes()
 
 
-def arrivals(node: Any, steps: frozenset[int], grads: list, needs: tuple | None) -> list:
-    """Runs the nodes of the program as the engine does. Returns what arrives at each way out, None for nothing."""
+def apart(arrays: list) -> list:
+    """The arrays, with copies (in the same layout) of those that share memory with one before: in the next run they
+    may not, and what is recorded has to tell one from the other."""
+    found: list[Any] = []
+    for array in arrays:
+        if array.__class__ is np.ndarray and any(
+            other.__class__ is np.ndarray and np.may_share_memory(array, other) for other in found
+        ):
+            low, high = bounds(array)
+            memory = np.empty(high - low, np.uint8)
+            array, before = np.ndarray(array.shape, array.dtype, memory, address(array) - low, array.strides), array
+            array[...] = before
+        found.append(array)
+    return found
+
+
+def arrivals(node: Any, steps: frozenset[int], grads: list, needs: tuple | None, kept: list) -> list:
+    """Runs the nodes of the program, which saved the arrays `kept`, as the engine does.
+
+    Returns what arrives at each way out, None for nothing.
+    """
     history = node.args[0].history
     storages = {slot: (storage, version) for slot, storage, version in node.args[0].checked}
-    nodes = history.nodes(node.args[0].arrays, storages, node.args[0].freed, node.edges, node.sequence_nr)
+    nodes = history.nodes(kept, storages, node.args[0].freed, node.edges, node.sequence_nr)
     found: list[Any] = [None] * len(history.ways)
     slots: dict[int, list] = {}
 
