@@ -36,7 +36,7 @@ def show(name: str) -> str:
         known = sorted({*OPS, *FUNCTIONS, *FUNCTIONAL})
         close = difflib.get_close_matches(name, known) or [n for n in known if name in n]
         raise KeyError(f"no op is called {name!r}; close: {', '.join(close) or 'none'} (all: --list)")
-    if op is None and hasattr(public, "op"):  # another name of an op: arcsin of asin
+    if op is None and public is not None and hasattr(public, "op"):  # another name of an op: arcsin of asin
         op = public.op
     parts = []
     if public is not None and not hasattr(public, "op"):
