@@ -15,7 +15,16 @@ from tensorgrad.jit.errors import Place, ProgramError
 LONGEST = 8 << 20  # bytes of all files of a program: what a tree takes is some hundred times its text
 DEEPEST = 200  # nodes inside each other, blocks included
 
-_WORDS = {"id", "attr", "arg", "name", "ctx", "kind", "simple", "type_comment"}  # fields that hold no node that is looked at
+_WORDS = {
+    "id",
+    "attr",
+    "arg",
+    "name",
+    "ctx",
+    "kind",
+    "simple",
+    "type_comment",
+}  # fields that hold no node that is looked at
 
 
 def _children(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -25,7 +34,7 @@ def _children(kind: type[ast.AST]) -> tuple[str, ...]:
     return tuple(field for field in kind._fields if field not in _WORDS)
 
 
-ALLOWED = {
+ALLOWED: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _children(kind)
     for kind in (
         ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign,
