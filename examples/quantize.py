@@ -1,6 +1,6 @@
 import tensorgrad as torch
 
-__doc__ = """Trains a network on handwritten digits, stores it in integers of 8 bits, and shows what that costs, and where.
+__doc__ = """Trains a network on handwritten digits, stores it in integers of 8 bits, and shows what that costs.
 
     python examples/quantize.py                   scikit-learn's 1,797 scans of 8 x 8 pixels
     python examples/quantize.py --data FOLDER     MNIST
@@ -8,11 +8,11 @@ __doc__ = """Trains a network on handwritten digits, stores it in integers of 8 
 The trained network is quantized in two ways. "dynamic" quantizes the weights of the linear layers; their inputs become
 integers when they come. "static" quantizes everything, with the ranges that training images have shown to observers.
 For each, the size of the file, the time for all held-out images and the accuracy are printed. out/quantize.svg shows
-where the error is: how far the results of each static layer are from the float ones (all errors before it included), and
-how far the scores are off if the weights of a single layer have 8, 7, … 2 bits.
+where the error is: how far the results of each static layer are from the float ones (all errors before it included),
+and how far the scores are off if the weights of a single layer have 8, 7, … 2 bits.
 
-Measured on the scans: 99.4 % of the held-out ones are read in all three forms, under both libraries; the file has 92, 45
-and 35 kB (92, 44 and 34 under torch). Results of the static layers are off by 1 to 2 %.
+Measured on the scans: 99.4 % of the held-out ones are read in all three forms, under both libraries; the file has 92,
+45 and 35 kB (92, 44 and 34 under torch). Results of the static layers are off by 1 to 2 %.
 """
 
 import copy
