@@ -179,11 +179,11 @@ class Scan(_Loops):
         count = given["num_scan_inputs"]
         carried = len(node.inputs) - count
         kept = given["body"].outputs[carried:]
-        ways = [
+        inputs, results = (
             list(zip(_filled(given.get(f"scan_{what}_axes"), n), _filled(given.get(f"scan_{what}_directions"), n)))
             for what, n in (("input", count), ("output", len(kept)))
-        ]
-        return cls(parts["body"], carried, *ways, [(value.element_type, value.shape) for value in kept])
+        )
+        return cls(parts["body"], carried, inputs, results, [(value.element_type, value.shape) for value in kept])
 
     def forward(self, *values: Any) -> tuple:
         """The last values, and what was kept of all turns, stacked."""
@@ -249,8 +249,8 @@ class ScanOfBatches(Module):
         found = []
         for k, results in enumerate(zip(*made, strict=True)):
             if k >= scan.carried:
-                results = [tensorgrad.cat([r, r.new_zeros(whole - r.shape[0], *r.shape[1:])]) for r in results]
-            found.append(tensorgrad.stack(list(results)))
+                results = tuple(tensorgrad.cat([r, r.new_zeros(whole - r.shape[0], *r.shape[1:])]) for r in results)
+            found.append(tensorgrad.stack(results))
         return tuple(found)
 
 

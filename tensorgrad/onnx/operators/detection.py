@@ -90,9 +90,10 @@ def deform_conv(
     pads, strides, dilations = pads or [0] * 4, strides or [1, 1], dilations or [1, 1]
     x, padding = apart(x, pads)
     bias = x.new_zeros(w.shape[0]) if b is None else b
-    moved = mask is not None
-    mask = mask if moved else x.new_zeros(x.shape[0], 0, *offset.shape[2:])
-    return deform_conv2d(x, w, offset, mask, bias, *strides, *padding, *dilations, group, offset_group, moved)
+    weighted = mask is not None
+    mask = mask if weighted else x.new_zeros(x.shape[0], 0, *offset.shape[2:])
+    steps = (size for pair in (strides, padding, dilations) for size in pair)
+    return deform_conv2d(*(x, w, offset, mask, bias, *steps), group, offset_group, weighted)
 
 
 @operator("AffineGrid")

@@ -50,7 +50,7 @@ def _window(name: str, *weights: float) -> None:
         (count,) = bounded([size])
         turns = torch.arange(count, dtype=torch.float64) * (2 * math.pi / max(count if periodic else count - 1, 1))
         made = sum(weight * (-1) ** k * torch.cos(k * turns) for k, weight in enumerate(weights))
-        return made.to(dtype_of(output_datatype))  # type: ignore[union-attr]
+        return made.to(dtype_of(output_datatype))
 
     window.__name__ = window.__qualname__ = name.lower()
     operator(name)(window)
