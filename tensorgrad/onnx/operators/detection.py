@@ -92,8 +92,8 @@ def deform_conv(
     bias = x.new_zeros(w.shape[0]) if b is None else b
     weighted = mask is not None
     mask = mask if weighted else x.new_zeros(x.shape[0], 0, *offset.shape[2:])
-    steps = (size for pair in (strides, padding, dilations) for size in pair)
-    return deform_conv2d(*(x, w, offset, mask, bias, *steps), group, offset_group, weighted)
+    (down, right), (top, left), (tall, wide) = strides, padding, dilations
+    return deform_conv2d(x, w, offset, mask, bias, down, right, top, left, tall, wide, group, offset_group, weighted)
 
 
 @operator("AffineGrid")
