@@ -623,7 +623,7 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
     tensor([4, 1])
     """
     flat = _flat_index("take", input, index)
-    taken = _gather(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
+    taken = _index_select(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
     return store_out("take", out, taken, (input, index))
 
 
@@ -646,7 +646,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source._array.size}, index.numel() = {index._array.size}"
         )
-    scattered = (_scatter_add if accumulate else _scatter)(input.reshape(-1), 0, flat.reshape(-1), source.reshape(-1))
+    scattered = (_index_add if accumulate else _scatter)(input.reshape(-1), 0, flat.reshape(-1), source.reshape(-1))
     return scattered.reshape(input._array.shape)
 
 
