@@ -228,9 +228,9 @@ def scaled_terms(xp, x, factor):
 def add_rows(xp, table, rows, g):
     """Adds `table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
 
-    Every sum is taken in the order of k, and rounded to the dtype of the table after every addition. The first gradients
-    of many distinct rows are added together, then the second of those that have two, and so on, up to `_MANY` steps;
-    the few rows with more are summed one by one.
+    Every sum is taken in the order of k, and rounded to the dtype of the table after every addition. The first
+    gradients of many distinct rows are added together, then the second of those that have two, and so on, up to `_MANY`
+    steps; the few rows with more are summed one by one.
     """
     if not rows.size or not table.size:
         return
