@@ -15,9 +15,9 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
-from tensorgrad.capture.chains import address, bounds
+from tensorgrad.capture.chains import FULL, Chains, address, bounds
 from tensorgrad.capture.history import Refused, Way
-from tensorgrad.capture.launches import Launch, Launches
+from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.lifetimes import dropped
 from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.running import RUNNING, PlanError
@@ -51,6 +51,7 @@ def plan_for(node: Any, kind: tuple, grads: list) -> Any:
     try:
         made = BackwardPlan(node, kind[1], grads)
         made.check(node, grads)
+        made.try_chains(node, grads)
     except Exception:
         made = None  # whatever stands in its way: the nodes do it
     finally:
@@ -66,6 +67,7 @@ class BackwardPlan:
         steps: the numbers of the steps that it runs; `saving` those of them that have saved values.
         ways: the numbers of the ways out that these lead to.
         launches: what it calls.
+        chains: the parts of them that machine code runs as one list; None if there are none.
         source: the text of the function.
         graph: what was recorded.
     """
@@ -105,17 +107,22 @@ class BackwardPlan:
             raise Refused("its backward pass uses a tensor that was not saved")
         found: Any = recorder.graph.output_node().args[0]
         ends = dict(zip(numbers, found, strict=True))
-        arrays = {i: arrived[i]._array for i in numbers}
-        self.source = self._text(ends, arrays, kept, given, len(arrived))
-        names = {**self.launches.values, "share": share, "copied": _copied, "storage_of": _storage_of}
-        self._run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "backward")
+        self._names = {**self.launches.values, "share": share, "copied": _copied, "storage_of": _storage_of}
+        self._ends(ends, {i: arrived[i]._array for i in numbers}, kept, given, len(arrived))
+        self._use([launch.text for launch in self.launches.launches], self._names)
+        self.chains: Chains | None = None
+        arrays = [t._array for t in (*kept, *grads) if t is not None]
+        self._listen({f"v_in{n}": array for n, array in enumerate(arrays)})
 
-    def _text(self, ends: dict[int, Any], arrays: dict[int, Any], kept: list, given: list, ways: int) -> str:
-        """The function: (arrays of the slots, gradients) -> what arrives at each way."""
+    def _ends(self, ends: dict[int, Any], arrays: dict[int, Any], kept: list, given: list, ways: int) -> None:
+        """Finds the lines that take the arrays, and those that make tensors of what arrives at each way."""
         launches = self.launches
         slots = [i for i, tensor in enumerate(kept) if tensor is not None]
-        lines = [f"v_in{n} = saved[{i}]" for n, i in enumerate(slots)] + ["saved.clear()"]
-        lines += [f"v_in{n} = grads[{k}]._array" for n, (k, _) in enumerate(given, len(slots))]
+        if len(slots) == len(kept) > 0:
+            self._head = [f"{', '.join(f'v_in{n}' for n in slots)}, = saved", "saved.clear()"]
+        else:
+            self._head = [f"v_in{n} = saved[{i}]" for n, i in enumerate(slots)] + ["saved.clear()"]
+        self._head += [f"v_in{n} = grads[{k}]._array" for n, (k, _) in enumerate(given, len(slots))]
         placeholders = {f"v_in{n}": f"grads[{k}]" for n, (k, _) in enumerate(given, len(slots))}
         saved = [t._array for t in kept if t is not None]
         made: dict[str, str] = {}  # text of an array -> the name of the tensor
@@ -145,10 +152,39 @@ class BackwardPlan:
                 else:
                     after[text] = f"r{i} = share({text}, None)"
             results[i] = made[text]
-        return "\n    ".join([
-            "def backward(saved, grads):", *lines, *dropped([*_interleaved(launches.launches, after), *last], "", _ANY),
-            f"return [{', '.join(results)}]", "",
-        ])  # fmt: skip
+        self._after, self._last, self._return = after, last, f"return [{', '.join(results)}]"
+
+    def _use(self, body: list[str], names: dict[str, Any]) -> None:
+        """Makes the function that runs these lines: (arrays of the slots, gradients) -> what arrives at each way."""
+        body = dropped([*_with_tensors(body, self._after), *self._last], "", _ANY)
+        lines = ["def backward(saved, grads):", *self._head, *body, self._return]
+        self.source = "\n    ".join(lines) + "\n"
+        self._run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "backward")
+
+    # --- chains ---
+
+    def _listen(self, given: dict[str, Any]) -> None:
+        """Finds out which of the launches can be chains (see capture/chains.py)."""
+        names: dict[str, Any] = {**self._names, **given, "__name__": "tensorgrad.plan"}
+        chains = Chains(self._names, {name: v for name, v in names.items() if name[0] in "ak" or name in given})
+        for launch in self.launches.launches:
+            chains.run(launch, names)
+        if chains.found():
+            self.chains = chains
+            self._chained = chains.text("\n".join([*self._after.values(), *self._last, self._return]))
+
+    def try_chains(self, node: Any, grads: list) -> None:
+        """Uses chains if they give the same: in memory full of nan, and where none fits, so ops are called alone."""
+        chains = self.chains
+        if chains is None:
+            return
+        try:
+            for more in (FULL, {"replay": lambda *given: False}, {}):
+                self._use(self._chained, chains.names | more)
+                self.check(node, grads)
+        except Exception:
+            self.chains = None
+            self._use([launch.text for launch in self.launches.launches], self._names)
 
     def __call__(self, arrays: list, grads: list) -> list:
         """Returns what arrives at each way; empties the list of arrays."""
@@ -163,12 +199,14 @@ class BackwardPlan:
                 raise PlanError(f"torch.compile: the gradient {way} of a compiled function is not that of its program")
 
 
-def _interleaved(launches: list[Launch], after: dict[str, str]) -> list[str]:
-    """The lines of the launches, each followed by those that make tensors of its results: so others are dropped."""
+def _with_tensors(body: list[str], after: dict[str, str]) -> list[str]:
+    """The lines, each followed by those that make tensors of what it assigns: so other arrays are dropped."""
     lines: list[str] = []
-    for launch in launches:
-        lines.append(launch.text)
-        lines += [line for text, line in after.items() if text.partition("[")[0] in launch.results]
+    for line in body:
+        lines.append(line)
+        left, equals, _ = line.partition(" = ")
+        assigned = _ANY.findall(left) if equals else ()
+        lines += [made for text, made in after.items() if text.partition("[")[0] in assigned]
     return lines
 
 

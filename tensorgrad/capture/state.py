@@ -257,9 +257,7 @@ class State:
             self._reach(type(cls), f"the class of {_name(cls)}")
         if cls.__flags__ & _HEAP_TYPE:
             self._references.append((cls, "__mro__", cls.__mro__, f"the bases of {_name(cls)}"))
-        called = {
-            n for k in cls.__mro__ if k.__module__.startswith("tensorgrad.") for n in k.__dict__
-        }  # by this library
+        called = {name for k in cls.__mro__ if not _of_program(k) for name in k.__dict__}  # what bases may call
         for k in cls.__mro__:
             if not k.__flags__ & _HEAP_TYPE:
                 continue
