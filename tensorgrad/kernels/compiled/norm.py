@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled import norm_of_points
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
@@ -91,8 +90,36 @@ def _per_channel(x, *parameters):
     return x.shape[0], x.shape[1], math.prod(x.shape[2:])
 
 
+@lru_cache(maxsize=128)
+def _filled(count: int, number: float):
+    """An array that stands for a parameter which is not given. Nothing writes to it."""
+    return np.full(count, number, F32)
+
+
 def _given(parameter, count: int, number: float):
-    return np.full(count, number, F32) if parameter is None else parameter
+    return _filled(count, number) if parameter is None else parameter
+
+
+@lru_cache(maxsize=1)
+def _add_up():
+    @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
+    def loop(parts, at, out, first, last):
+        """Adds up columns, the first of which is column `at`, row by row."""
+        to = out[first:last]
+        to[:] = F(0.0)
+        for n in range(parts.shape[0]):
+            part = parts[n, at + first : at + last]
+            for i in range(to.size):
+                to[i] += part[i]
+
+    return loop
+
+
+def _total(parts, at: int, count: int):
+    """The sum of the rows of a matrix, of `count` columns from `at` on."""
+    made = np.empty(count, F32)
+    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    return made
 
 
 # --- layer norm ------------------------------------------------------------------------------------------------------
@@ -122,8 +149,7 @@ def _layer_norm():
             suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))
         ):
             return NotImplemented
-        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
-        shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
+        scale, shift = _given(weight, width, 1.0).reshape(-1), _given(bias, width, 0.0).reshape(-1)
         rows, lead = x.size // width, (*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
         out, means, rstds = np.empty(x.shape, F32), np.empty(lead, F32), np.empty(lead, F32)
         wide = (rows, width)
@@ -144,6 +170,8 @@ _BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
 
 
 def _layer_norm_grad():
+    _add_up()
+
     @shared(
         f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, float32[:,:,::1], int64, "
         "int64, int64)",
@@ -152,6 +180,7 @@ def _layer_norm_grad():
         # The parts of the parameters' gradients are blocks of rows, determined by the shape and not by the threads.
         for block in range(first, last):
             dw, db = sums[block, 0], sums[block, 1]
+            dw[:], db[:] = F(0.0), F(0.0)
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to = g[n], x[n], gx[n]
                 mean, rstd = means[n], rstds[n]
@@ -173,12 +202,13 @@ def _layer_norm_grad():
         blocks = max(1, min(_BLOCKS, rows // 16))
         part = -(-rows // blocks)
         gx = np.empty(x.shape, F32)
-        sums = np.zeros((blocks, 2, width), F32)
-        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
+        sums = np.empty((blocks, 2, width), F32)
+        scale = _given(weight, width, 1.0).reshape(-1)
         flat = (g.reshape(rows, width), x.reshape(rows, width), mean.reshape(-1), rstd.reshape(-1), scale)
         thread_pool.run(loop, blocks, (*flat, gx.reshape(rows, width), sums, part), 4 * x.size)
         shape = x.shape[x.ndim - len(axes) :]
-        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
+        parts = sums.reshape(blocks, 2 * width)
+        gw, gb = [_total(parts, n * width, width).reshape(shape) if need[n + 1] else None for n in range(2)]
         return gx if need[0] else None, gw, gb
 
     return kernel
@@ -497,6 +527,7 @@ def _weighted(g, row, weight, mean):
 
 def _group_norm_grad():
     norm_of_points.backward_loops()
+    _add_up()
 
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
@@ -569,7 +600,7 @@ def _group_norm_grad():
             thread_pool.run(
                 long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
             )
-            dots, sums = dots.sum(0), sums.sum(0)
+            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
         return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
 
     return kernel
