@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function_results import check_devices, keep_saved, link_results
-from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
+from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import raise_freed, unpack
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.errors import warn
 from tensorgrad.rows.switches import LOCAL

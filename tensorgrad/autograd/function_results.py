@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.autograd import modes
-from tensorgrad.autograd.graph import _Original, save
 from tensorgrad.autograd.packing import pack_one
 from tensorgrad.autograd.refused_views import CUSTOM, MULTI
+from tensorgrad.autograd.saved_tensors import SavedSubclass, save
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
 from tensorgrad.errors import warn
 from tensorgrad.rows.switches import LOCAL
@@ -136,7 +136,7 @@ def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
         if LOCAL.saved_hooks and tensor is not None:
             value = pack_one(tensor.detach())
         elif tensor is not None and tensor.__class__ not in PLAIN and not any(t is tensor for t in outputs):
-            value = _Original(tensor, ctx)
+            value = SavedSubclass(tensor, ctx)
         saved.append(value)
         edges.append(edge)
     ctx.saved = tuple(saved)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tensorgrad.autograd.graph import Node, Packed
+from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import Packed
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, unpack
+from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import Packed, raise_freed, unpack
 from tensorgrad.rows.op import Op
 from tensorgrad.rows.signature import LIST
 from tensorgrad.rows.switches import LOCAL

@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.autograd.engine import fit
-from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, raise_freed
+from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import forbid
+from tensorgrad.autograd.saved_tensors import raise_freed
 from tensorgrad.layouts import strided
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.storage.stubs import STORAGES

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad.autograd.graph import FREED, Packed, raise_freed
+from tensorgrad.autograd.graph import FREED
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import Packed, raise_freed
 from tensorgrad.capture import steps
 from tensorgrad.capture.masks import Unmasked, real_array, real_saved
 from tensorgrad.capture.ops import Ops

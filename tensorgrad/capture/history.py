@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.autograd.graph import FREED, Node, Packed
+from tensorgrad.autograd.graph import FREED, Node
+from tensorgrad.autograd.saved_tensors import Packed
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture.masks import real_storage, unwrapped
 from tensorgrad.capture.traced import TracedArray, TracedStorage

@@ -36,6 +36,8 @@ def show(name: str) -> str:
         known = sorted({*OPS, *FUNCTIONS, *FUNCTIONAL})
         close = difflib.get_close_matches(name, known) or [n for n in known if name in n]
         raise KeyError(f"no op is called {name!r}; close: {', '.join(close) or 'none'} (all: --list)")
+    if op is None and public is not None and hasattr(public, "op"):  # another name of an op: arcsin of asin
+        op = public.op
     parts = []
     if public is not None and not hasattr(public, "op"):
         parts += ["# a composite: an ordinary function over ops", written(public)]
@@ -105,6 +107,8 @@ def _described(source: str, kernel: Any) -> str:
             return f"a function of {kernel.__module__}"
         return f"kernels/array/{kernel}" if "." in kernel else f"the array module's {kernel}"
     if source == "device":
+        if callable(kernel):  # a layout may bind one function to each name
+            return f"a function of {getattr(kernel, 'func', kernel).__module__}"
         return f"kernels/{kernel.replace('.', '/', 1)}"
     return f"{kernel!r}, registered" if source == "registered" else f"its {source}"
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.autograd import engine
-from tensorgrad.autograd.graph import Node, next_sequence_nr, unpack
+from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import unpack
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.op import Op

@@ -12,8 +12,9 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import ops
 from tensorgrad.autograd import gradients
-from tensorgrad.autograd.graph import Node, _Original, next_sequence_nr, save, unpack
+from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
+from tensorgrad.autograd.saved_tensors import SavedSubclass, save, unpack
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
 from tensorgrad.rows.signature import LIST
@@ -64,7 +65,7 @@ def _convolution(node: Any, g: Any) -> Any:
 ONE_OPERATOR = {"conv": _convolution, "conv_transpose": _convolution}
 
 
-class Result(_Original):
+class Result(SavedSubclass):
     """A result of a class's own that its own step saved: without a graph, as otherwise the two would be a cycle."""
 
     __slots__ = ()

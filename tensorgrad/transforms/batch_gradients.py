@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, raise_modified
+from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import Packed, raise_freed, raise_modified
 from tensorgrad.rows.kernel_tables import asked_backward, in_turn
 from tensorgrad.rows.op import Op
 from tensorgrad.tensor import Tensor, share, wrap

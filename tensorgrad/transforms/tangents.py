@@ -29,8 +29,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.autograd import engine
-from tensorgrad.autograd.graph import Node, save
+from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.saved_tensors import save
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
 from tensorgrad.dispatch.kernel_errors import COMPOSED

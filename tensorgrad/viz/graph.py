@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.function import FunctionCtx
-from tensorgrad.autograd.graph import FREED, Node, Packed
+from tensorgrad.autograd.graph import FREED, Node
+from tensorgrad.autograd.saved_tensors import Packed
 from tensorgrad.autograd.views import CopySlices, edge_of
 from tensorgrad.tensor import Tensor
 from tensorgrad.viz.recording import noted

@@ -10,7 +10,8 @@ import weakref
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from tensorgrad.autograd.graph import Node, save
+from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.saved_tensors import save
 from tensorgrad.rows import switches
 from tensorgrad.tensor import Tensor
 

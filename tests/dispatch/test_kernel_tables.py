@@ -7,6 +7,8 @@ import pytest
 
 import tensorgrad
 import tensorgrad.kernels.sparse.table
+import tensorgrad.quantized
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dispatch.show import show
 from tensorgrad.kernels.compiled import table
 from tensorgrad.kernels.cuda import table as cuda
@@ -51,6 +53,12 @@ def test_kernels_are_asked_in_order_and_the_last_one_takes_every_call():
             sources = [source for source, _ in asked(op, storage)]
             assert sources == sorted(sources, key=ORDER.index), op
             assert not {*sources[:-1]} & {*TAKE_EVERY_CALL}, op
+
+
+def test_show_prints_every_op_function_and_composite():
+    """Views among them: of their kernels for some layouts, one function is bound to each name."""
+    for name in {*OPS, *FUNCTIONS, *FUNCTIONAL}:
+        assert show(name).startswith("# "), name
 
 
 def test_show_prints_the_order_of_asking():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tensorgrad.kernels.array import conv as convs  # noqa: E402
 from tensorgrad.kernels.array import pool as pools  # noqa: E402
+from tensorgrad.ops.nn.conv_shape import conv_shape, conv_transpose_shape  # noqa: E402
 from tests.support.compare import array_of, assert_close, normal  # noqa: E402
 
 quick = settings(max_examples=80, deadline=None)
@@ -68,7 +69,7 @@ def check_conv(case, how="plain", dtype=np.float64, tolerance=1e-10):
     tx, tw, tb = [torch.from_numpy(np.ascontiguousarray(a)).requires_grad_() for a in (x, w, bias)]
     theirs = CONV[len(stride)](tx, tw, tb, stride, padding, dilation, groups)
     ours = convs.conv(np, x, w, bias, stride, padding, dilation, groups)
-    assert ours.flags.c_contiguous and convs.conv_shape(*case) == ours.shape
+    assert ours.flags.c_contiguous and conv_shape(*case) == ours.shape
     assert_close(ours, array_of(theirs), tolerance)
     g = layout(normal(*theirs.shape, seed=4, dtype=dtype), how)
     gx, gw = torch.autograd.grad(theirs, (tx, tw), torch.from_numpy(np.ascontiguousarray(g)))
@@ -136,11 +137,11 @@ def test_conv_transpose(case, how, data):
         )  # fmt: skip
     except RuntimeError as error:
         with pytest.raises(RuntimeError) as ours:
-            convs.conv_transpose_shape(shape, w_shape, *args)
+            conv_transpose_shape(shape, w_shape, *args)
         if "too small" in str(error):
             assert str(ours.value) == str(error)
         return
-    assert convs.conv_transpose_shape(shape, w_shape, *args) == tuple(theirs.shape)
+    assert conv_transpose_shape(shape, w_shape, *args) == tuple(theirs.shape)
     assert_close(convs.conv_transpose(np, x, w, bias, *args), array_of(theirs), 1e-10)
 
 
@@ -207,7 +208,7 @@ def test_conv_errors_are_pytorchs(case):
             groups,
         )
     with pytest.raises(RuntimeError) as ours:
-        convs.conv_shape(x_shape, w_shape, stride, padding, dilation, groups)
+        conv_shape(x_shape, w_shape, stride, padding, dilation, groups)
     assert str(ours.value) == str(theirs.value)
 
 
@@ -235,7 +236,7 @@ def test_conv_transpose_errors_are_pytorchs(case):
             torch.zeros(x_shape), torch.zeros(w_shape), None, stride, padding, dilation, True, extra, groups
         )
     with pytest.raises(RuntimeError) as ours:
-        convs.conv_transpose_shape(x_shape, w_shape, stride, padding, extra, dilation, groups)
+        conv_transpose_shape(x_shape, w_shape, stride, padding, extra, dilation, groups)
     assert str(ours.value) == str(theirs.value)
 
 

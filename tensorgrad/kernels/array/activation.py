@@ -286,8 +286,17 @@ def gated(xp, x, gate):
 
 
 def silu(xp, x):
-    """`x * sigmoid(x)`."""
+    """`x * sigmoid(x)`, of complex numbers too."""
+    if x.dtype.kind == "c":
+        return x * _complex_sigmoid(xp, x)
+    if x.dtype.kind in "biu":
+        raise TypeError(f"no meaning for {x.dtype}")
     return as_float32(silu, xp, x) if _two_byte(x) else in_blocks(xp, _silu, [x])
+
+
+def _complex_sigmoid(xp, x):
+    with ignored():
+        return xp.reciprocal(xp.exp(-x) + 1)
 
 
 def _silu_grad(xp, out, g, x):
@@ -303,9 +312,12 @@ def _silu_grad(xp, out, g, x):
     xp.multiply(out, g, out)
 
 
-def silu_grad(xp, g, x):
-    """Gradient of `silu`: `g s (1 + x (1 - s))` with `s = sigmoid(x)`."""
-    return as_float32(silu_grad, xp, g, x) if _two_byte(g) else in_blocks(xp, _silu_grad, [g, x])
+def silu_grad(xp, g, input):
+    """Gradient of `silu`: `g s (1 + x (1 - s))` with `s = sigmoid(x)`; of complex numbers, `g` times its conjugate."""
+    if input.dtype.kind == "c":
+        s = _complex_sigmoid(xp, input)
+        return g * xp.conj(s * (1 + input * (1 - s)))
+    return as_float32(silu_grad, xp, g, input) if _two_byte(g) else in_blocks(xp, _silu_grad, [g, input])
 
 
 def _sigmoid_grad(xp, result, g, out):

@@ -511,22 +511,6 @@ def tanh_grad(xp, g, out):
     return activation.tanh_grad(xp, g, out)
 
 
-def silu(xp, x):
-    """x · sigmoid(x)."""
-    if x.dtype.kind == "c":
-        return x * sigmoid(xp, x)
-    _refuse(x, "biu")
-    return activation.silu(xp, x)
-
-
-def silu_grad(xp, g, input):
-    """Gradient of `silu`: g · conj(s (1 + x (1 - s))) with s = sigmoid(x)."""
-    if input.dtype.kind == "c":
-        s = sigmoid(xp, input)
-        return g * xp.conj(s * (1 + input * (1 - s)))
-    return activation.silu_grad(xp, g, input)
-
-
 # --- shrinking -----------------------------------------------------------------------------------------------------
 
 

@@ -241,7 +241,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 _gelu = _row("gelu(input, approximate: str)", "gelu", backward_kernel="activation.gelu_grad",
              input=lambda g, input, approximate: g * _gelu_slope(input, approximate))  # fmt: skip
-_silu = pointwise("silu(input)", "pointwise.silu", where=(), in_place=False, backward_kernel="pointwise.silu_grad",
+_silu = pointwise("silu(input)", "activation.silu", where=(), in_place=False, backward_kernel="activation.silu_grad",
                   input=lambda g, input: g * _silu_slope(input))  # fmt: skip
 _mish = _row("mish(input)", "mish", backward_kernel="activation.mish_grad",
              input=lambda g, input: g * _mish_slope(input))  # fmt: skip

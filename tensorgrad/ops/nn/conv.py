@@ -7,25 +7,14 @@ form: the gradients of each are the other two, so derivatives of any order stay 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32, c_type, scalar_type
-from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
+from tensorgrad.ops.nn.conv_shape import conv_shape, conv_transpose_shape
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
-
-
-@lru_cache(maxsize=256)
-def _conv_shape(*given):
-    return kernels.conv_shape(*given)
-
-
-@lru_cache(maxsize=256)
-def _conv_transpose_shape(*given):
-    return kernels.conv_transpose_shape(*given)
 
 
 def _check_types(x, w, bias, transposed=False):
@@ -49,7 +38,7 @@ def _check_bias(w, bias, channels, what):
 def _conv_prepare(x, w, bias, stride, padding, dilation, groups):
     if not (x.dtype is w.dtype is F32 and bias is None):
         _check_types(x, w, bias)
-    _conv_shape(x.shape, w.shape, stride, padding, dilation, groups)
+    conv_shape(x.shape, w.shape, stride, padding, dilation, groups)
     if bias is not None:
         _check_bias(w, bias, w.shape[0], "")
     return x, w, bias, stride, padding, dilation, groups
@@ -57,7 +46,7 @@ def _conv_prepare(x, w, bias, stride, padding, dilation, groups):
 
 def _transpose_prepare(x, w, bias, stride, padding, output_padding, dilation, groups):
     _check_types(x, w, bias, transposed=True)
-    _conv_transpose_shape(x.shape, w.shape, stride, padding, output_padding, dilation, groups)
+    conv_transpose_shape(x.shape, w.shape, stride, padding, output_padding, dilation, groups)
     if bias is not None:
         _check_bias(w, bias, w.shape[1] * groups, "transposed=1, ")
     return x, w, bias, stride, padding, output_padding, dilation, groups
@@ -143,7 +132,7 @@ _conv = op(
         g, conj(input), weight_shape, stride, padding, dilation, groups
     ),
     bias=_bias_gradient,
-    shape=lambda x, w, bias, *rest: _conv_shape(x.shape, w.shape, *rest),
+    shape=lambda x, w, bias, *rest: conv_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
     format_of=("input", "weight"),
     where=(),
@@ -193,7 +182,7 @@ _conv_transpose = op(
         conj(input), g, weight_shape, stride, padding, dilation, groups
     ),
     bias=_bias_gradient,
-    shape=lambda x, w, bias, *rest: _conv_transpose_shape(x.shape, w.shape, *rest),
+    shape=lambda x, w, bias, *rest: conv_transpose_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
     format_of=("input", "weight"),
     where=(),
