@@ -176,6 +176,9 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
                     heappush(ready, (-target.sequence_nr, target))
                 if grad is None:  # matters too: hooks are called with it, and custom functions may turn it into zeros
                     checked = True  # from here on, nodes may have received no gradient
+                    reached = getattr(getattr(target, "op", None), "reached", None)
+                    if reached is not None:  # several nodes in one (capture/compiled_node.py)
+                        reached(target, nr)
                 else:
                     shape, dtype, _ = target.outputs[nr]
                     if grad._array.shape != shape or grad._array.dtype is not dtype:

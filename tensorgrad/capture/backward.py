@@ -15,10 +15,11 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
-from tensorgrad.capture.chains import FULL, Chains, address, bounds
+from tensorgrad.capture.chains import FULL, Chains
 from tensorgrad.capture.history import Refused, Way
 from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.lifetimes import dropped
+from tensorgrad.capture.links import address, bounds
 from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.running import RUNNING, PlanError
 from tensorgrad.dispatch.codegen import function_of
@@ -81,7 +82,7 @@ class BackwardPlan:
         self.steps = frozenset(steps)
         self.saving = self.steps & history.saving
         self.needs = needs
-        self.ways = [e.number for i in sorted(steps) for e in history.steps[i].edges if e.__class__ is Way]
+        self.ways = history.ways_of(steps)
         recorder = Recorder("note")
         arrays = apart([*node.args[0].arrays, *[None if g is None else g._array for g in grads]])
         kept, grads = ([None if a is None else share(a, None) for a in some]
@@ -111,8 +112,6 @@ class BackwardPlan:
         self._ends(ends, {i: arrived[i]._array for i in numbers}, kept, given, len(arrived))
         self._use([launch.text for launch in self.launches.launches], self._names)
         self.chains: Chains | None = None
-        arrays = [t._array for t in (*kept, *grads) if t is not None]
-        self._listen({f"v_in{n}": array for n, array in enumerate(arrays)})
 
     def _ends(self, ends: dict[int, Any], arrays: dict[int, Any], kept: list, given: list, ways: int) -> None:
         """Finds the lines that take the arrays, and those that make tensors of what arrives at each way."""
@@ -163,27 +162,26 @@ class BackwardPlan:
 
     # --- chains ---
 
-    def _listen(self, given: dict[str, Any]) -> None:
-        """Finds out which of the launches can be chains (see capture/chains.py)."""
-        names: dict[str, Any] = {**self._names, **given, "__name__": "tensorgrad.plan"}
-        chains = Chains(self._names, {name: v for name, v in names.items() if name[0] in "ak" or name in given})
-        for launch in self.launches.launches:
-            chains.run(launch, names)
-        if chains.found():
-            self.chains = chains
-            self._chained = chains.text("\n".join([*self._after.values(), *self._last, self._return]))
-
     def try_chains(self, node: Any, grads: list) -> None:
-        """Uses chains if they give the same: in memory full of nan, and where none fits, so ops are called alone."""
-        chains = self.chains
-        if chains is None:
-            return
+        """Finds out which of the launches can be chains (see capture/chains.py), and uses them if they give the same.
+
+        They have to in memory full of nan, and where none fits, so that their ops are called one by one.
+        """
+        arrays = apart([*node.args[0].arrays, *[None if g is None else g._array for g in grads]])
+        given = {f"v_in{n}": a for n, a in enumerate([a for a in arrays if a is not None])}
+        names: dict[str, Any] = {**self._names, **given, "__name__": "tensorgrad.plan"}
         try:
+            chains = Chains(self._names, {name: v for name, v in names.items() if name[0] in "ak" or name in given})
+            for launch in self.launches.launches:
+                chains.run(launch, names)
+            if not chains.found():
+                return
+            body = chains.text("\n".join([*self._after.values(), *self._last, self._return]))
             for more in (FULL, {"replay": lambda *given: False}, {}):
-                self._use(self._chained, chains.names | more)
+                self._use(body, chains.names | more)
                 self.check(node, grads)
+            self.chains = chains
         except Exception:
-            self.chains = None
             self._use([launch.text for launch in self.launches.launches], self._names)
 
     def __call__(self, arrays: list, grads: list) -> list:

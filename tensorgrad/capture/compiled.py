@@ -45,7 +45,7 @@ class OptimizedModule(Module):
         self.__dict__.pop("training")  # the module's
         self._orig_mod = module
         object.__setattr__(self, "_options", options)
-        object.__setattr__(self, "_region", _region(module, options))
+        object.__setattr__(self, "_region", _region_of_module(module, module, options))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module, or runs a plan."""
@@ -133,6 +133,48 @@ def _region(function: Callable, settings: dict[str, Any]) -> Any:
     return made
 
 
+def _region_of_module(module: Module, call: Callable, settings: dict[str, Any]) -> Any:
+    """The region for calls of a module by `call`: of a wrapper such as DDP, that of the module in it."""
+    name = getattr(type(module), "_compiled_inside", None)
+    inner = None if name is None else getattr(module, name)
+    if inner is None or isinstance(inner, OptimizedModule) or settings["backend"] in EAGER:
+        return _region(call, settings)
+    present = inner.__dict__.get("_compiled_call_impl")
+    return _Inside(call, inner, present if isinstance(present, Region) else _region(inner._call_eagerly, settings))
+
+
+class _Inside(regions.states.Region):
+    """A wrapper that runs as it is, except for calls of the module in it, which are run by plans meanwhile."""
+
+    def __init__(self, function: Callable, module: Module, region: Any) -> None:
+        self.function, self.region = function, region
+        self._known = module.__dict__.setdefault("_compiled_call_impl", _Meanwhile(module._call_eagerly))
+        module.__dict__["_hooked"] = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the wrapper."""
+        before, RUNNING.inside = RUNNING.inside, (self._known, self.region)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            RUNNING.inside = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["region"], name)  # what can be asked about it
+
+
+class _Meanwhile(regions.states.Region):
+    """A module's call: as it is, but by a region's plans within that of a compiled wrapper."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the module."""
+        known, region = RUNNING.inside
+        return (region if known is self else self.function)(*args, **kwargs)
+
+
 class _Eager(regions.states.Region):
     """The backends that run the program as it is."""
 
@@ -165,7 +207,7 @@ def compile_module(module: Any, *args: Any, **options: Any) -> None:
     disable = given.pop("disable")
     settings = checked(**given)  # type: ignore[arg-type]
     if not disable:
-        module.__dict__["_compiled_call_impl"] = _region(module._call_eagerly, settings)
+        module.__dict__["_compiled_call_impl"] = _region_of_module(module, module._call_eagerly, settings)
         module.__dict__["_hooked"] = True
 
 

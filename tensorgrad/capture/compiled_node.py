@@ -35,17 +35,18 @@ class Run:
         checked: (slot, storage, version) of what the program may write to meanwhile.
         freed: the steps that a pass has used up.
         expanded: do the nodes of the program stand in for the one?
+        visited: the places that the pass has come to without a gradient: what is behind them is visited, too.
         once: the edges that the gradients belong to which are passed on now, if these are not all.
     """
 
-    __slots__ = ("arrays", "checked", "expanded", "freed", "history", "once")
+    __slots__ = ("arrays", "checked", "expanded", "freed", "history", "once", "visited")
 
     checked: tuple
     once: tuple | None
 
     def __init__(self, history: History, arrays: list[Any]) -> None:
         self.history, self.arrays = history, arrays
-        self.checked, self.freed, self.expanded, self.once = (), NONE, False, None
+        self.checked, self.freed, self.visited, self.expanded, self.once = (), NONE, NONE, False, None
 
 
 def node_of_run(history: History, arrays: list[Any], inputs: tuple) -> Node:
@@ -75,16 +76,17 @@ def in_graph(array: Any, storage: Any, node: Node, place: int, marker: Any = Tru
 def _backward(node: Any, grads: list) -> list:
     """The gradients for the ways out of the region."""
     run: Run = node.args[0]
+    visited, run.visited = run.visited, NONE
     if run.expanded:
-        return _passed_on(node, grads)
+        return _passed_on(node, grads, visited)
     if SLOW or GRAD.enabled or LOCAL.transforms or engine.OBSERVERS or ANOMALY.enabled:
-        return _expand(node, grads)
+        return _expand(node, grads, visited)
     for _, storage, version in run.checked:
         if storage.version != version:
-            return _expand(node, grads)
+            return _expand(node, grads, visited)
     history = run.history
     if _writes_to_what_it_reads(node.edges, run.checked, grads):
-        return _expand(node, grads)
+        return _expand(node, grads, visited)
     _, _, wanted, _, _, keep = engine.RUNS.current
     needs = None if wanted is None else tuple([_leads(edge, wanted) for edge in node.edges])
     kind = (tuple([None if g is None else _layout(g) for g in grads]), needs, modes())
@@ -92,8 +94,12 @@ def _backward(node: Any, grads: list) -> list:
     if plan is None or RUNNING.check:
         plan = plan_for(node, kind, grads)
     if plan is None or not run.freed.isdisjoint(plan.saving):  # the latter is an error, once the nodes before have run
-        return _expand(node, grads)
-    if len(plan.steps) == len(history.steps):
+        return _expand(node, grads, visited)
+    steps, ways = plan.steps, plan.ways
+    if visited and needs is None:
+        steps = history.reached_from([g is not None or k in visited for k, g in enumerate(grads)])
+        ways = history.ways_of(steps)
+    if len(steps) == len(history.steps):
         arrays = run.arrays
         if keep:
             arrays = list(arrays)
@@ -102,12 +108,12 @@ def _backward(node: Any, grads: list) -> list:
         return plan(arrays, grads)
     found = plan(list(run.arrays), grads)
     if not keep:
-        run.freed |= plan.steps
+        run.freed |= steps
         used = {s.number for i in history.saving - run.freed for s in slots_in(history.steps[i].saved)}
         run.arrays = [a if i in used else None for i, a in enumerate(run.arrays)]
-    if len(plan.ways) < len(found):
-        _now_only(node, plan.ways)
-        return [found[i] for i in plan.ways]
+    if len(ways) < len(found):
+        _now_only(node, ways)
+        return [found[i] for i in ways]
     return found
 
 
@@ -130,7 +136,14 @@ def _memory(tensor: Tensor) -> int:
     return id(tensor if tensor._memory is None else tensor._memory)
 
 
-def _expand(node: Any, grads: list) -> list:
+def _reached(node: Any, place: int) -> None:
+    """Called when a pass comes to a result without a gradient for it."""
+    node.args[0].visited |= {place}
+    if not isinstance(node, Partly):
+        node.__class__ = Partly
+
+
+def _expand(node: Any, grads: list, visited: frozenset[int]) -> list:
     """Makes the nodes of the program. From now on, gradients go on to these."""
     run: Run = node.args[0]
     history = run.history
@@ -142,12 +155,12 @@ def _expand(node: Any, grads: list) -> list:
             wanted[each] = any(_leads(edge, wanted) for edge in each.edges if edge is not None)
     run.expanded, run.arrays, run.checked = True, [], ()
     node.edges = tuple([(made[i], nr) for i, nr in history.positions])
-    return _passed_on(node, grads)
+    return _passed_on(node, grads, visited)
 
 
-def _passed_on(node: Any, grads: list) -> list:
+def _passed_on(node: Any, grads: list, visited: frozenset[int]) -> list:
     """Passes gradients on to the nodes that stand in for this one."""
-    given = [k for k, g in enumerate(grads) if g is not None]
+    given = [k for k, g in enumerate(grads) if g is not None or k in visited]
     if len(given) < len(grads):
         _now_only(node, given)
     return [grads[k] for k in given]
@@ -162,10 +175,11 @@ def _now_only(node: Any, ways: list[int]) -> None:
 
 
 class Partly(Node):
-    """The node, after a pass that has reached some of its edges: the engine takes the edges when it has run."""
+    """The node, in a pass that may reach some of its edges only: the engine takes the edges when it has run."""
 
     __slots__ = ()
 
+    runs_always = True  # also if it is visited without any gradient
     passed_on_fewer = True  # so leaves that wait for more are looked at again
 
     @property
@@ -194,6 +208,7 @@ class _Op:
         self.formulas: dict[str, Any] = {}
         self.differentiable_outputs = 1
         self.batch = self.batch_backward = self.backward_kernel = self.on_arrays = None
+        self.reached = _reached
         self.compiled = SimpleNamespace(backward=_backward, on_tensors=_backward)
 
 

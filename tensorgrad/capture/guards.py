@@ -93,6 +93,7 @@ class Nothing:
 
 def state_check(
     dicts: list,
+    orders: list,
     lists: list,
     sets: list,
     cells: list,
@@ -135,12 +136,15 @@ def state_check(
                 tests.append(f"{name!r} not in {own}")
             else:
                 tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
+    if orders:
+        every = [key for _, keys in orders for key in keys]
+        tests.append(f"[{', '.join(f'*{named(scope)}' for scope, _ in orders)}] == {named(every)}")
     for owner, items, _ in lists:
         if owner is not None:
             tests.append(f"len({named(owner)}) == {len(items)}")
             tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
     for found, items, _ in sets:
-        tests.append(f"{named(found)} == {named(items)}" if items else f"not {named(found)}")
+        tests.append(f"tuple({named(found)}) == {named(items)}" if items else f"not {named(found)}")
     for cell, value, _ in cells:
         if not fast.content(cell, value, ABSENT):
             tests.append(f"{named(cell)}.cell_contents is {named(value)}")

@@ -260,6 +260,10 @@ class History:
                 found.update([e[0] for e in step.edges if e is not None and e.__class__ is not Way])
         return found
 
+    def ways_of(self, steps: Iterable[int]) -> list[int]:
+        """The numbers of the ways out of these steps."""
+        return [e.number for i in sorted(steps) for e in self.steps[i].edges if e.__class__ is Way]
+
     def leading_to(self, wanted: Iterable[bool]) -> set[int]:
         """The steps that lead to these ways."""
         ways = [k for k, wants in enumerate(wanted) if wants]

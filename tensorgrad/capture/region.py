@@ -31,6 +31,7 @@ from tensorgrad.capture.state import State
 from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
 from tensorgrad.capture.watch import Watch
+from tensorgrad.nn import Module
 from tensorgrad.rows.switches import GRAD, SLOW
 from tensorgrad.system import forks
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
@@ -485,6 +486,8 @@ def _tensor_parts(key: Any) -> list[Any]:
 
 def name_of(function: Any) -> str:
     """The name of a function or module, and where it is."""
+    if getattr(function, "__func__", None) is Module._call_eagerly:
+        function = function.__self__
     function = getattr(function, "__func__", function)
     name = getattr(function, "__qualname__", type(function).__name__)
     code = getattr(function, "__code__", None)

@@ -21,6 +21,7 @@ class _Running(PerThread):
     """What is on in this thread."""
 
     recording = False  # is a region being watched or traced? Those inside it are part of it
+    inside: tuple = (None, None)  # the call of a module in a compiled wrapper, and the region that stands in for it
     stance = "default"  # `torch.compiler.set_stance`
     check = os.environ.get("TENSORGRAD_COMPILE", "") == "check"  # do program and plan both run, and are compared?
 

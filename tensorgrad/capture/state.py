@@ -95,8 +95,9 @@ class State:
         self._classes: set[type] = set()
         # (dictionary or class, its keys or None, names, values found by these names, what it is)
         self._dicts: list[tuple[Any, Any, tuple, tuple, str]] = []
+        self._orders: list[tuple[dict, tuple]] = []  # dictionaries whose order the program may see, and their keys
         self._lists: list[tuple[Any, tuple, str]] = []
-        self._sets: list[tuple[Any, frozenset, str]] = []
+        self._sets: list[tuple[Any, tuple, str]] = []
         self._cells: list[tuple[Any, Any, str]] = []
         self._functions: list[tuple[Any, Any, Any, Any, str]] = []
         # (object, name, what it has by this name, what it is): what an object can be given another of, beside items
@@ -158,8 +159,7 @@ class State:
         for name in code.co_names:
             if name not in scope and name in builtins.__dict__:
                 self._by_name(builtins.__dict__, [name], "the builtins", keys=False)
-            if name in sys.modules:
-                self._by_name(sys.modules, [name], "the imported modules", keys=False)
+        self._by_name(sys.modules, _imported(code, scope), "the imported modules", keys=False)
 
     def _by_name(self, scope: Any, names: Iterable[str], where: str, keys: bool) -> None:
         """What a dictionary has by these names, and (`keys`) that it has no other keys than now."""
@@ -203,9 +203,9 @@ class State:
         elif isinstance(value, property):
             for function in (value.fget, value.fset, value.fdel):
                 self._reach(function, where)
-        elif isinstance(value, functools.cached_property):
-            self._reach(value.func, where)
-        elif isinstance(value, functools.partial | functools.partialmethod):
+        elif isinstance(value, functools.cached_property | functools.partialmethod):
+            self._by_name(value.__dict__, ("func", "args", "keywords", "attrname"), where, keys=False)
+        elif isinstance(value, functools.partial):
             self._reach(value.func, where)
             self._reach(value.args, where)
             self._reach(value.keywords, where)
@@ -224,7 +224,7 @@ class State:
                 self._reach(item, f"an element of {where}")
             self._attributes(value, where, optional=True)
         elif isinstance(value, set | frozenset):
-            self._sets.append((value, frozenset(value), where))
+            self._sets.append((value, tuple(value), where))
             for item in value:
                 self._reach(item, f"an element of {where}")
         elif isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
@@ -244,6 +244,8 @@ class State:
         if own is None or slots or (not optional and cls.__basicsize__ != _Plain.__basicsize__):  # made in C
             raise Refused(f"{where} is a {_name(cls)}, whose state is not understood")
         named = self._relevant(own) if all(map(_of_program, cls.__mro__[:-1])) else list(own)
+        if self._any_name:
+            self._orders.append((own, tuple(own)))
         self._by_name(own, named, f"{where} ({_name(cls)})", keys=True)
         self._references.append((value, "__dict__", own, f"the attributes of {where}"))
         self._reach(cls, _name(cls))
@@ -271,9 +273,8 @@ class State:
                     own = dict(k.__dict__)
                     self._dicts.append((k.__dict__, tuple(own), tuple(own), tuple(own.values()), where))
                 for name, value in k.__dict__.items():
-                    if self._any_name or name in self._names or name in called or isinstance(value, _CODE) or (
-                        name[:2] == "__" and name not in _OF_EVERY_CLASS
-                    ):  # fmt: skip
+                    named = self._any_name or name[:2] == "__" or name in self._names or name in called
+                    if (named or isinstance(value, _CODE)) and name not in _OF_EVERY_CLASS:
                         self._reach(value, f"'{name}' of {where}")
             self._classes.add(k)
 
@@ -283,7 +284,7 @@ class State:
         own = module.__dict__
         inside = top == "tensorgrad" or top in sys.stdlib_module_names or top == "numpy"
         misses = not inside and (self._misses or "__getattr__" in own)
-        names = [n for n in self._names if misses or n in own]
+        names = [n for n in (*self._names, "__getattr__") if misses or n in own]
         self._by_module(own, names, f"the module {module.__name__}", top)
 
     def _by_module(self, own: dict[str, Any], names: list[str], where: str, top: str) -> None:
@@ -371,6 +372,8 @@ class State:
         if settings and "param_groups" not in self._names and "defaults" not in self._names:
             return
         self._by_name(value, tuple(value), where, keys=True)
+        if len(value) > 1:
+            self._orders.append((value, tuple(value)))
         for key in value:
             self._reach(key, f"a key of {where}")
         if type(value) is not dict and type(value).__module__.partition(".")[0] not in ("tensorgrad", "collections"):
@@ -404,8 +407,8 @@ class State:
         """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
         if self._quick is None:
             self._quick = state_check(
-                self._dicts, self._lists, self._sets, self._cells, self._functions, self._references, self._held,
-                self.gradients_count, self._hooks_count,
+                self._dicts, self._orders, self._lists, self._sets, self._cells, self._functions, self._references,
+                self._held, self.gradients_count, self._hooks_count,
             )  # fmt: skip
         return self._quick
 
@@ -447,7 +450,7 @@ class State:
                 return False
         if any(_reference(owner, name) is not value for owner, name, value, _ in self._references):
             return False
-        return all(found == items for found, items, _ in self._sets)
+        return all(tuple(found) == items for found, items, _ in self._sets)
 
     def guards(self) -> list[str]:
         """What is compared before each run, in words."""
@@ -480,7 +483,7 @@ class State:
             if now is not value and not _equal(now, value):
                 return where
         for owner, found, where in self._sets:
-            if owner != found:
+            if tuple(owner) != found:
                 return where
         for owner, name, value, where in self._references:
             if _reference(owner, name) is not value:
@@ -503,6 +506,18 @@ def _of_program(cls: type) -> bool:
 
 def _reference(owner: Any, name: str) -> Any:
     return type(owner) if name == "__class__" else getattr(owner, name)
+
+
+def _imported(code: types.CodeType, scope: dict[str, Any]) -> list[str]:
+    """The modules that code imports when it runs, by their full names."""
+    names = [str(i.argval) for i in get_instructions(code) if i.opname == "IMPORT_NAME"]
+    if not names:
+        return []
+    package = str(scope.get("__package__") or scope.get("__name__"))
+    around = [package.rsplit(".", level)[0] for level in range(package.count(".") + 1)]
+    full = [f"{a}.{name}" if name else a for name in names for a in around]  # `from .. import` something
+    full += [name.rsplit(".", level)[0] for name in names for level in range(name.count(".") + 1)]
+    return [name for name in full if name in sys.modules]
 
 
 def _handles_errors(code: types.CodeType) -> bool:

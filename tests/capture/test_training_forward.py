@@ -507,3 +507,40 @@ def test_explain_shows_both_passes():
     text = region.explain()
     assert "2 launches" in text and "keeps 2 arrays for the backward pass" in text, text
     assert "a backward pass of 2 launches" in text and "linear_backward" in text
+
+
+class _SomeOf(torch.autograd.Function):
+    """Passes two tensors on, and one gradient, or none, back."""
+
+    @staticmethod
+    def forward(ctx, kept, a, b):
+        ctx.kept = kept
+        return a.clone(), b.clone()
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return (None, *[g if k in ctx.kept else None for k, g in enumerate(grads)])
+
+
+@pytest.mark.parametrize("kept", [(0, 1), (0,), (1,), ()])
+def test_what_is_behind_a_result_is_visited_without_a_gradient(kept):
+    """So hooks of leaves are called, as they are by the nodes of the program, and saved values are used up."""
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, seen = Two(), []
+        region = Region(model)
+        for name, p in model.named_parameters():
+            p.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name, bits([p.grad]))))
+        for _ in range(7):
+            out = (region if compiled else model)(torch.ones(2, 3))
+            a, b = _SomeOf.apply(kept, out["a"], out["b"])
+            (a.sum() + b.sum()).backward(retain_graph=True)
+            seen.append("again")
+            (a.sum() + b.sum()).backward()
+            with pytest.raises(RuntimeError) as error:
+                out["a"].sum().backward()
+            seen.append(str(error.value))
+        found.append(seen)
+        assert not compiled or region.plans == 1, region.explain()
+    assert found[0] == found[1]

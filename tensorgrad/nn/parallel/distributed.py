@@ -85,6 +85,8 @@ class DistributedDataParallel(Module, UnevenInputs):
     >>> dist.destroy_process_group()
     """
 
+    _compiled_inside = "module"  # what `torch.compile` makes plans of: what comes before and after runs as it is
+
     def __init__(
         self,
         module: Any,
