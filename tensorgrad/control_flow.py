@@ -49,17 +49,26 @@ class HigherOrderOperator:
         return self
 
 
+# What records all that may run (the export to ONNX) is told which tensors begin a loop, and which are its results or
+# those of a branch. Branches are recorded both, and loops for one turn.
+CHOICES: list[Callable[[list[Tensor], list[Tensor]], None]] = []
+
+
 def _batched(value: Any) -> bool:
     return isinstance(value, Tensor) and isinstance(value._array, BatchedArray)
 
 
 def _run_cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence) -> tuple:
-    """Runs one branch; both where each sample of `vmap` may choose another one."""
-    if not _batched(pred):
+    """Runs one branch; both where each sample of `vmap` may choose another one, or both are recorded."""
+    if not _batched(pred) and not CHOICES:
         return tuple((true_fn if bool(pred) else false_fn)(*operands))
     yes, no = tuple(true_fn(*operands)), tuple(false_fn(*operands))
     check_branches(yes, no)
-    return tuple(tensorgrad.where(pred, a, b) if isinstance(a, Tensor) else a for a, b in zip(yes, no, strict=True))
+    pred = pred.reshape(()).bool()
+    made = [tensorgrad.where(pred, a, b) if isinstance(a, Tensor) else a for a, b in zip(yes, no, strict=True)]
+    if CHOICES:
+        CHOICES[-1]([], [t for t in made if isinstance(t, Tensor)])
+    return tuple(made)
 
 
 def check_branches(yes: Sequence, no: Sequence) -> None:
@@ -84,11 +93,33 @@ def _run_while_loop(cond_fn: Callable, body_fn: Callable, carried: Sequence, add
     if not isinstance(carried, tuple | list):
         raise RuntimeError(f"carried_inputs must be a tuple or list but got {type(carried)}")
     values = tuple(carried)
+    if CHOICES:
+        return _one_turn(cond_fn, body_fn, values, tuple(additional))
     while _goes_on(cond_fn(*values, *additional)):
         made = body_fn(*values, *additional)
         check_carried(made, values)
         values = made
     return tuple(v.clone() if v is w and isinstance(v, Tensor) else v for v, w in zip(values, carried, strict=True))
+
+
+def _one_turn(cond_fn: Callable, body_fn: Callable, values: tuple, additional: tuple) -> tuple:
+    """Runs the first turn of a loop, in a form from which the loop can be made again: each result is
+    where(condition, where(next condition, next value, next value), value)."""
+    if not all(isinstance(v, Tensor) for v in values):
+        raise NotImplementedError("while_loop(): a loop over numbers cannot be exported: carry tensors")
+    starts = [v.clone() for v in values]
+    goes_on = cond_fn(*starts, *additional)
+    made = body_fn(*starts, *additional)
+    check_carried(made, starts)
+    again = cond_fn(*made, *additional)
+    for pred in (goes_on, again):
+        check_condition(pred)
+        if not isinstance(pred, Tensor):
+            raise NotImplementedError("while_loop(): a loop whose condition is a bool cannot be exported")
+    where = tensorgrad.where
+    results = [where(goes_on, where(again, new, new), old) for new, old in zip(made, starts, strict=True)]
+    CHOICES[-1](starts, results)
+    return tuple(results)
 
 
 def _goes_on(pred: Any) -> bool:
