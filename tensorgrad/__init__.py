@@ -167,7 +167,9 @@ _TOOLS = (  # likewise; not part of PyTorch
 _later(__name__, _LAZY + _TOOLS)
 _ELSEWHERE = {
     "Tag": "tensorgrad.library.tags",
+    "cond": "tensorgrad.control_flow",
     "vmap": "tensorgrad.func",
+    "while_loop": "tensorgrad.control_flow",
     "quantize": "tensorgrad.quantized",
 }  # likewise; single names
 

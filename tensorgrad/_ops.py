@@ -7,6 +7,7 @@ Each is the same function as `torch.<name>`, `torch.nn.functional.<name>` or `to
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -611,6 +612,10 @@ class _OpNamespace(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         namespace = self.__dict__["name"]
+        if namespace == "higher_order":
+            self.__dict__.update(importlib.import_module("tensorgrad.control_flow").OPERATORS)
+            if name in self.__dict__:
+                return self.__dict__[name]
         full = f"{namespace}::{name}"
         if full in _absent():
             made = self.__dict__[name] = OpOverloadPacket(name, functools.partial(_refuse, full), namespace)
@@ -657,8 +662,6 @@ class _Ops(ModuleType):
 
     def import_module(self, module: str) -> None:
         """Imports a Python module, which may declare operators."""
-        import importlib
-
         importlib.import_module(module)
 
     def __repr__(self) -> str:

@@ -89,8 +89,9 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         target = spec.arg.name if spec.kind is InputKind.USER_INPUT else spec.target
         outputs.append(OutputSpec(kind, argument_of(result), target))
     return ExportedProgram(
-        {}, traced.graph, ExportGraphSignature(inputs, outputs), program.state_dict, program.range_constraints,
-        program.module_call_graph, program.example_inputs, constants, dynamic=program._dynamic, dialect="ATEN",
+        traced.tracer.modules, traced.graph, ExportGraphSignature(inputs, outputs), program.state_dict,
+        program.range_constraints, program.module_call_graph, program.example_inputs, constants,
+        dynamic=program._dynamic, dialect="ATEN",
     )  # fmt: skip
 
 
@@ -262,6 +263,10 @@ class Functional(Tracer):
         super().__init__((), False)
         self.table = table
         self._families: dict[int, tuple[Any, Family]] = {}  # id of a storage -> it, and its family
+
+    def inner(self) -> Tracer:
+        """A tracer of the same kind, for a graph within this one."""
+        return Functional(self.table)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operator, by others or without its writes."""

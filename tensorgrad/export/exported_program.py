@@ -275,7 +275,7 @@ class ExportedProgram:
         return unlifted(self, check_guards)
 
     def __str__(self) -> str:
-        body = "\n    ".join(readable(self.graph).splitlines())
+        body = "\n    ".join(readable(self.graph_module).splitlines())
         return (
             f"ExportedProgram:\n    {body}\n\nGraph signature: {self.graph_signature}\n"
             f"Range constraints: {self.range_constraints}\n"
@@ -401,6 +401,8 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
     for node in program.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
+        if node.op == "get_attr":  # the graph of a branch or loop
+            attributes[str(node.target)] = getattr(program.graph_module, str(node.target))
         made[node] = graph.node_copy(node, lambda n: made[n])
     results = map_arg(program.graph.output_node().args[0], lambda n: made[n])
     returned: list[Any] = []
@@ -443,12 +445,13 @@ def _type_of(node: Node) -> str:
     return f': "{short}[{", ".join(map(str, sizes))}]"'
 
 
-def readable(graph: Graph) -> str:
-    """The code of a graph, with the types of its nodes and the lines that they come from."""
+def readable(module: GraphModule, name: str = "GraphModule") -> str:
+    """The code of a graph and of those within it, with the types of its nodes and the lines that they come from."""
+    graph = module.graph
     nodes = {n.name: n for n in graph.nodes}
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     given = ", ".join(["self", *(n.name + _type_of(n) for n in placeholders)])
-    lines = ["class GraphModule(torch.nn.Module):", f"    def forward({given}):"]
+    lines = [f"class {name}(torch.nn.Module):", f"    def forward({given}):"]
     before = ""
     for line in graph.python_code("self").src.strip().splitlines()[1:]:
         found = re.match(r"    (\w+) = ", line)
@@ -460,6 +463,10 @@ def readable(graph: Graph) -> str:
                 before = where
             line = f"    {node.name}{_type_of(node)}{line[4 + len(node.name) :]}"
         lines.append(f"    {line}".rstrip())
+    for inner in dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "get_attr"):
+        part = getattr(module, inner)
+        if isinstance(part, GraphModule):
+            lines += ["", *(f"    {line}".rstrip() for line in readable(part, inner).splitlines())]
     return "\n".join(lines) + "\n"
 
 

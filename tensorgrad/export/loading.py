@@ -20,6 +20,8 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import _overloads, ops
 from tensorgrad.capture.masks import described
+from tensorgrad.control_flow import OPERATORS as HIGHER_ORDER
+from tensorgrad.control_flow import HigherOrderOperator, cond_op
 from tensorgrad.export.dynamic_shapes import Constraint
 from tensorgrad.export.exported_program import (
     Dynamic,
@@ -40,7 +42,7 @@ from tensorgrad.export.graph_signature import (
     TensorArgument,
 )
 from tensorgrad.export.schemas import DTYPES, MEMORY_FORMATS, OPERATORS, STRIDED, SYMBOLIC
-from tensorgrad.fx import Graph, Node
+from tensorgrad.fx import Graph, GraphModule, Node
 from tensorgrad.nn import Module, Parameter
 from tensorgrad.serialization import archive
 from tensorgrad.serialization.reading import opened
@@ -51,6 +53,7 @@ from tensorgrad.utils import _pytree
 
 MAJOR = 8  # of the format
 LIMIT = 1 << 40  # of sizes
+DEEPEST = 8  # graphs of branches and loops within each other
 _REFUSED = frozenset(("from_file", "record_stream", "set_", "data"))  # reads a file; reaches into memory
 # Checks that PyTorch puts into programs: the guards do the same.
 _CHECKS = frozenset(
@@ -122,6 +125,8 @@ class _Loader:
         self.nodes: dict[str, Node] = {}
         self.metas: dict[str, Any] = {}
         self.symbols: dict[str, str] = {}
+        self.modules: dict[str, GraphModule] = {}  # graphs of branches and loops
+        self.depth = 0  # of the graph that is read, in such graphs
 
     def program(self) -> ExportedProgram:
         """The program."""
@@ -149,7 +154,7 @@ class _Loader:
         call, dynamic = self._call(module["module_call_graph"], signature), self._dynamic(data, signature)
         dialects = data["verifiers"]
         return ExportedProgram(
-            {}, self.graph, signature, stored["weights"], dict(dynamic.ranges), [call], self._example(),
+            self.modules, self.graph, signature, stored["weights"], dict(dynamic.ranges), [call], self._example(),
             stored["constants"], dynamic=dynamic, dialect="ATEN" if dialects == ["ATEN"] else "TRAINING",
         )  # fmt: skip
 
@@ -385,13 +390,64 @@ class _Loader:
                 raise _Refused(f"{spec.target!r} is not a parameter")
             node.meta["val"] = described(tensor._array)
 
+    def _within(self, data: dict) -> Node:
+        """The graph of a branch or loop: becomes a module, and the node that takes it."""
+        name, graph = _checked_path(data["name"]), data["graph"]
+        if "." in name or name in self.modules or self.depth >= DEEPEST:
+            raise _Refused(f"it has a graph {name!r} in a place where none can be")
+        outside = self.graph, self.nodes, self.metas, self.modules
+        self.graph, self.nodes, self.metas, self.modules = Graph(), {}, {}, {}
+        self.depth += 1
+        self._metas(graph)
+        for value in graph["inputs"]:
+            kind, entry = _only(value)
+            if kind != "as_tensor":
+                raise _Refused(f"an input of a graph within it is {kind}")
+            node = self.graph.placeholder(_name(entry["name"]))
+            node.name = entry["name"]
+            self._enter(node.name, node)
+        for node_data in graph["nodes"]:
+            self._node(node_data)
+        results = tuple(self._argument(o) for o in graph["outputs"])
+        single = _flag(graph["is_single_tensor_return"])
+        if not all(isinstance(r, Node) for r in results) or (single and len(results) != 1):
+            raise _Refused("a graph within it returns something else than tensors")
+        self.graph.output(results[0] if single else results)
+        self.graph.lint()
+        module = GraphModule(self.modules, self.graph, "GraphModule")
+        self.graph, self.nodes, self.metas, self.modules = outside
+        self.depth -= 1
+        self.modules[name] = module
+        return self.graph.create_node("get_attr", name, (), {}, name)
+
+    def _higher_order(self, target: HigherOrderOperator, inputs: list) -> tuple:
+        """The arguments of an operator that has graphs."""
+        given = [_only(entry["arg"]) for entry in inputs]
+        first = int(target is cond_op)
+        kinds = ["as_tensor"] * first + ["as_graph"] * 2 + ["as_tensors"] * (2 - first)
+        if [kind for kind, _ in given] != kinds or any(entry.get("kind") == 2 for entry in inputs):
+            raise _Refused(f"it calls {target} with {[kind for kind, _ in given]}")
+        args = [
+            self._within(value) if kind == "as_graph" else self._argument({kind: value}) for kind, value in given
+        ]  # fmt: skip
+        args = [tuple(a) if isinstance(a, list) else a for a in args]
+        count = sum(len(a) for a in args if isinstance(a, tuple))
+        for node in args[first : first + 2]:
+            graph = self.modules[node.target].graph
+            if len([n for n in graph.nodes if n.op == "placeholder"]) != count:
+                raise _Refused(f"a graph of {target} takes another number of tensors than it is given")
+        return tuple(args)
+
     def _node(self, data: dict) -> None:
         target = _target(_text(data["target"]))
         if target is None:
             return
+        higher = isinstance(target, HigherOrderOperator)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for given in data["inputs"]:
+        if isinstance(target, HigherOrderOperator):
+            args += self._higher_order(target, data["inputs"])
+        for given in () if higher else data["inputs"]:
             value = self._argument(given["arg"])
             if given.get("kind") == 2:
                 kwargs[_identifier(given["name"])] = value
@@ -405,14 +461,15 @@ class _Loader:
         trace = data.get("metadata", {}).get("stack_trace")
         if isinstance(trace, str):
             node.meta["stack_trace"] = "\n".join(f"  {line}" for line in trace.splitlines()) + "\n"
-        if len(outputs) == 1 and outputs[0][0] != "as_tensors":
+        if len(outputs) == 1 and outputs[0][0] != "as_tensors" and not higher:
             kind = outputs[0][0]
             if kind not in ("as_tensor", "as_sym_int", "as_sym_float", "as_none"):
                 raise _Refused(f"the result of {data['target']} is {kind}")
             if kind != "as_none":
                 self._enter(_result(outputs[0]), node)
             return
-        parts = [("as_tensor", t) for t in outputs[0][1]] if len(outputs) == 1 else outputs
+        several = len(outputs) == 1 and outputs[0][0] == "as_tensors"
+        parts = [("as_tensor", t) for t in outputs[0][1]] if several else outputs
         values: list[Any] = []
         for i, part in enumerate(parts):
             if part[0] == "as_none":
@@ -587,6 +644,8 @@ def _target(text: str) -> Callable | None:
             raise _Refused(f"it calls the operator aten.{name}.{overload}, which is not here")
         return getattr(getattr(ops.aten, name), overload)
     module, _, name = text.rpartition(".")
+    if module == "torch.ops.higher_order" and name in HIGHER_ORDER:
+        return HIGHER_ORDER[name]
     if module == "_operator" and name in OPERATORS:
         return getattr(operator, name)
     if module == "torch" and name in SYMBOLIC:

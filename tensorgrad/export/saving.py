@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorgrad
 from tensorgrad._ops import OpOverload
+from tensorgrad.control_flow import HigherOrderOperator
 from tensorgrad.export.exported_program import ExportedProgram
 from tensorgrad.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from tensorgrad.export.schemas import (
@@ -25,7 +26,7 @@ from tensorgrad.export.schemas import (
     arguments_of,
     dtype_number,
 )
-from tensorgrad.fx import Node
+from tensorgrad.fx import GraphModule, Node
 from tensorgrad.layouts import layout, memory_format
 from tensorgrad.serialization import archive
 from tensorgrad.serialization.tables import bytes_of
@@ -123,7 +124,7 @@ def _json(value: Any) -> bytes:
 
 
 def _program(ep: ExportedProgram, opset: dict[str, int] | None) -> dict[str, Any]:
-    nodes = _Nodes(ep)
+    nodes = _Nodes(ep.graph_module, {name for name, p in _placeholders(ep) if p.requires_grad})
     specs = {s.arg.name: s for s in ep.graph_signature.input_specs}
     inputs = []
     for node in ep.graph.nodes:
@@ -131,18 +132,12 @@ def _program(ep: ExportedProgram, opset: dict[str, int] | None) -> dict[str, Any
             arg = specs[node.name].arg
             inputs.append(nodes.argument(arg.value) if isinstance(arg, ConstantArgument) else nodes.argument(node))
             nodes.value(node)
-        elif node.op == "call_function":
+        else:
             nodes.add(node)
-        elif node.op != "output":
-            raise NotImplementedError(f"export.save(): the node {node.name} is a {node.op}")
     outputs: Any = ep.graph.output_node().args[0]
     call = ep.module_call_graph[0].signature
     assert call is not None
-    graph = {
-        "inputs": inputs, "outputs": [nodes.argument(o) for o in outputs], "nodes": nodes.made,
-        "tensor_values": nodes.tensors, "sym_int_values": nodes.integers, "sym_bool_values": {},
-        "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": nodes.floats,
-    }  # fmt: skip
+    graph = nodes.graph(inputs, outputs)
     signature = {
         "input_specs": [_input(s, nodes) for s in ep.graph_signature.input_specs],
         "output_specs": [
@@ -194,13 +189,36 @@ def _output(spec: Any, nodes: _Nodes, value: Any) -> dict[str, Any]:
 class _Nodes:
     """The nodes of a graph as PyTorch's format has them."""
 
-    def __init__(self, ep: ExportedProgram) -> None:
+    def __init__(self, module: GraphModule, grad: set[str]) -> None:
+        self.module = module
         self.made: list[dict[str, Any]] = []
         self.tensors: dict[str, Any] = {}
         self.integers: dict[str, Any] = {}
         self.floats: dict[str, Any] = {}
         self._same: dict[str, str] = {}  # a node that takes a part of a result -> the first one that does
-        self._grad = {name for name, p in _placeholders(ep) if p.requires_grad}
+        self._grad = grad
+
+    def graph(self, inputs: list, outputs: Any) -> dict[str, Any]:
+        """The graph: an output that is not a tuple is the only one."""
+        single = isinstance(outputs, Node)
+        return {
+            "inputs": inputs, "outputs": [self.argument(o) for o in ([outputs] if single else outputs)],
+            "nodes": self.made, "tensor_values": self.tensors, "sym_int_values": self.integers, "sym_bool_values": {},
+            "is_single_tensor_return": single, "custom_obj_values": {}, "sym_float_values": self.floats,
+        }  # fmt: skip
+
+    def _within(self, node: Node) -> dict[str, Any]:
+        """The graph of a branch or loop as an argument."""
+        name = str(node.target)
+        nodes = _Nodes(getattr(self.module, name), set())
+        inputs = []
+        for one in nodes.module.graph.nodes:
+            if one.op == "placeholder":
+                inputs.append(nodes.argument(one))
+                nodes.value(one)
+            else:
+                nodes.add(one)
+        return {"as_graph": {"name": name, "graph": nodes.graph(inputs, nodes.module.graph.output_node().args[0])}}
 
     def value(self, node: Node) -> None:
         """Notes what is known of a node's result."""
@@ -214,8 +232,13 @@ class _Nodes:
 
     def add(self, node: Node) -> None:
         """Adds a call."""
-        if node.target is operator.getitem:
+        if node.target is operator.getitem or node.op == "output":
             return  # it is among the results of the node that it takes from
+        if node.op == "get_attr" and all(isinstance(u.target, HigherOrderOperator) for u in node.users):
+            return  # it is an argument
+        if node.op != "call_function":
+            raise NotImplementedError(f"export.save(): the node {node.name} is a {node.op}")
+        higher = isinstance(node.target, HigherOrderOperator)
         target, names, several = _target(node)
         inputs = []
         for i, value in enumerate(node.args):
@@ -235,7 +258,7 @@ class _Nodes:
         self.made.append(
             {
                 "target": target, "inputs": inputs, "outputs": outputs, "metadata": metadata,
-                "is_hop_single_tensor_return": None, "name": node.name,
+                "is_hop_single_tensor_return": False if higher else None, "name": node.name,
             }
         )  # fmt: skip
 
@@ -251,12 +274,16 @@ class _Nodes:
 
     def argument(self, value: Any) -> dict[str, Any]:
         """A value as an argument."""
+        if isinstance(value, Node) and value.op == "get_attr":
+            return self._within(value)
         if isinstance(value, Node):
             kind = value.meta.get("val")
             name = self._same.get(value.name, value.name)
             if isinstance(kind, int):
                 return {"as_sym_int": {"as_name": name}}
             return {"as_sym_float": {"as_name": name}} if isinstance(kind, float) else {"as_tensor": {"name": name}}
+        if value == ():  # no tensors, of a loop
+            return {"as_tensors": []}
         if isinstance(value, list | tuple):
             return self._list(list(value))
         for test, name, change in _PLAIN:
@@ -291,6 +318,8 @@ def _placeholders(ep: ExportedProgram) -> list[tuple[str, Tensor]]:
 def _target(node: Node) -> tuple[str, list[str], bool]:
     """What a node calls, the names of the arguments, and whether the result is a list."""
     target: Any = node.target
+    if isinstance(target, HigherOrderOperator):
+        return f"torch.ops.higher_order.{target.__name__}", [""] * len(node.args), False
     if isinstance(target, OpOverload):
         try:
             names = ["self", "dim"] if target.__name__ == "sym_size.int" else arguments_of(target.__name__)

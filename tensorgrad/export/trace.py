@@ -370,6 +370,8 @@ def _merged(found: list[Traced], chosen: list[Constraint], sizes: list[dict[str,
             raise UserError("the program writes to other tensors at another size of its dynamic dimensions")
         if other.out_spec != first.out_spec:
             raise UserError("the program returns another structure at another size of its dynamic dimensions")
+        if _codes(first.tracer.modules) != _codes(other.tracer.modules):
+            raise UserError("a branch or loop does something else at another size of the dynamic dimensions")
         one, two = first.tracer.constants, other.tracer.constants
         if one.keys() != two.keys() or not all(_same(one[n], two[n]) for n in one):
             raise UserError("a constant of the program is another one at another size of its dynamic dimensions")
@@ -390,6 +392,11 @@ def _merged(found: list[Traced], chosen: list[Constraint], sizes: list[dict[str,
     first.results = list(first.graph.output_node().args[0])
     first.finish()
     return first, Dynamic(chosen, symbols, ranges)
+
+
+def _codes(modules: dict[str, Any]) -> list:
+    """What the graphs of branches and loops do."""
+    return [(name, m.code, _codes(dict(m.named_children()))) for name, m in modules.items()]
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
@@ -428,6 +435,6 @@ def _program(
     persistent = {name: t for kind, name, t in state if kind in "pb"}
     entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, traced.out_spec, _given_names(mod, *example)))
     return ExportedProgram(
-        {}, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges), [entry], example,
-        constants, dynamic=dynamic,
+        traced.tracer.modules, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges),
+        [entry], example, constants, dynamic=dynamic,
     )  # fmt: skip

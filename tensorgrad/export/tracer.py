@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 import linecache
-import operator
 import re
 import sys
 from collections.abc import Callable, Iterable
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,16 @@ from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.capture.masks import described, real_array
 from tensorgrad.capture.recorder import ReadError, Recorder
 from tensorgrad.capture.traced import TracedArray
+from tensorgrad.control_flow import (
+    HigherOrderOperator,
+    check_branches,
+    check_carried,
+    check_condition,
+    cond_op,
+)
 from tensorgrad.export.errors import UserError
 from tensorgrad.export.operators import form_of
-from tensorgrad.fx import Graph, Node
+from tensorgrad.fx import Graph, GraphModule, Node
 from tensorgrad.library import dispatch_classes
 from tensorgrad.overriding.function_classes import without_defaults
 from tensorgrad.random.generator import Generator, default_generator
@@ -55,6 +62,9 @@ class Tracer(TorchDispatchMode):
         self._arrays: dict[int, tuple[Any, Tensor]] = {}  # id of an array -> it, and a tensor with a node that has it
         self._recorder = Recorder("raise")
         self._first: Node | None = None  # the first node that is not an input
+        self.modules: dict[str, GraphModule] = {}  # graphs of branches and loops
+        self._outer: Tracer | None = None  # of such a graph, the tracer of the program around it
+        self.captured: list[tuple[Tensor, Node]] = []  # of such a graph, what it uses of the program around it
 
     # --- the mode ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +137,7 @@ class Tracer(TorchDispatchMode):
             node.meta["val"] = tuple(None if r is None else _meta(r) for r in result)
             for i, r in enumerate(result):
                 if isinstance(r, Tensor):
-                    self.enter(r, self._add(operator.getitem, (node, i), {}, "getitem"))
+                    self.enter(r, self._add(getitem, (node, i), {}, "getitem"))
         return result
 
     @staticmethod
@@ -159,7 +169,8 @@ class Tracer(TorchDispatchMode):
         if hasattr(builtins, name) and not any(n.name == name for n in self.graph.nodes):
             node.name = name  # as PyTorch names inputs, but no other nodes
         if isinstance(value, Tensor):
-            self._recorder.placeholder(node.name, value)
+            if self._outer is None:
+                self._recorder.placeholder(node.name, value)
             self.enter(value, node)
         else:
             node.meta["val"] = value
@@ -188,6 +199,8 @@ class Tracer(TorchDispatchMode):
         if same is not None:  # `x.data`
             self.enter(tensor, self._add(ops.aten.detach.default, (self._nodes[id(same[1])][1],), {}, "detach"))
             return self._nodes[id(tensor)][1]
+        if self._outer is not None:
+            return self._capture(tensor, self._outer.node_of(tensor))
         if tensor._array.__class__ is TracedArray:
             made = getattr(tensor._array.node, "target", None)
             raise NotImplementedError(
@@ -208,6 +221,101 @@ class Tracer(TorchDispatchMode):
         elif fresh:
             self.enter(tensor, self._add(ops.aten.clone.default, (node,), {}, "clone"))
         return self._nodes[id(tensor)][1]
+
+    def _capture(self, tensor: Tensor, outer: Node) -> Node:
+        """Adds an input for a tensor of the program around the graph."""
+        self.captured.append((tensor, outer))
+        self.enter(tensor, self._before(outer.name))
+        return self._nodes[id(tensor)][1]
+
+    # --- branches and loops ------------------------------------------------------------------------------------------
+
+    def inner(self) -> Tracer:
+        """A tracer of the same kind, for a graph within this one."""
+        return Tracer((), self.composite)
+
+    def higher_order(self, operator: HigherOrderOperator, args: tuple) -> tuple:
+        """Traces the functions of an operator, each as a graph of its own, and adds its node.
+
+        Their inputs are the operands, and what the functions use besides.
+        """
+        first = int(operator is cond_op)
+        functions, operands = args[first : first + 2], tuple(t for given in args[first + 2 :] for t in given)
+        if not all(isinstance(t, Tensor) for t in operands):
+            raise UserError(f"export(): an operand of {operator} is not a tensor; expected tensors {_where()}")
+        given = [self.node_of(t) for t in operands]
+        tracers: list[Tracer] = []
+        results: list[Any] = []
+        captured: list[tuple[Tensor, Node]] = []
+        for function in functions:
+            tracer = self.inner()
+            tracer._outer, tracer._recorder, tracer._grad = self, self._recorder, self._grad
+            result = tracer._trace(function, list(zip(operands, given, strict=True)), captured)
+            captured, results, tracers = tracer.captured, [*results, result], [*tracers, tracer]
+        for tracer in tracers:
+            for tensor, outer in captured[len(tracer.captured) :]:
+                tracer._capture(tensor, outer)
+        if operator is cond_op:
+            check_branches(*results)
+            made, head, tail = results[0], (self.node_of(args[0]),), ((*given, *(n for _, n in captured)),)
+        else:
+            check_condition(results[0])
+            carried = len(args[2])
+            check_carried(results[1], operands[:carried])
+            made, head = results[1], ()
+            tail = tuple(given[:carried]), (*given[carried:], *(n for _, n in captured))
+        graphs = []
+        for kind, tracer in zip(operator.graphs, tracers, strict=True):
+            number = 0
+            while (name := f"{kind}_{number}") in self.modules:
+                number += 1
+            tracer.graph.eliminate_dead_code()
+            tracer.graph.lint()
+            self.modules[name] = GraphModule(tracer.modules, tracer.graph, "GraphModule")
+            graphs.append(self.graph.create_node("get_attr", name, (), {}, name))
+            self._first = self._first or graphs[0]
+        node = self._add(operator, (*head, *graphs, *tail), {}, operator.__name__)
+        node.meta["val"] = tuple(_meta(r) for r in made)
+        for i, r in enumerate(made):
+            self.enter(r, self._add(getitem, (node, i), {}, "getitem"))
+        return tuple(made)
+
+    def _trace(self, function: Callable, operands: list[tuple[Tensor, Node]], captured: list) -> Any:
+        """Traces a function within a program. Returns what it does."""
+        for tensor, outer in operands:
+            self.enter(tensor, self.graph.placeholder(outer.name))
+        for tensor, outer in captured:
+            self._capture(tensor, outer)
+        versions = [(t, t._version) for t, _ in operands]
+        modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, (self,)
+        DISPATCH.insert(0, self._seen)
+        try:
+            result = function(*(t for t, _ in operands))
+            values = result if isinstance(result, tuple) else (result,)
+            for value in values:
+                if not isinstance(value, Tensor):
+                    raise UserError(f"export(): a branch or loop returns a {type(value).__name__}; expected tensors")
+            nodes = [self.node_of(t) for t in values]
+        finally:
+            DISPATCH.remove(self._seen)
+            LOCAL.dispatch_modes = modes
+        if any(t._version != version for t, version in versions) or self._captured_is_written():
+            raise UserError(f"Higher order ops do not support input mutation {_where()}")
+        if any(n.op == "placeholder" for n in nodes):
+            raise UserError(
+                "Higher order ops do not support aliasing. Replace `return input` with `return input.clone()` to avoid "
+                f"aliasing. {_where()}"
+            )
+        self.graph.output(tuple(nodes) if isinstance(result, tuple) else nodes[0])
+        return result
+
+    def _captured_is_written(self) -> bool:
+        """Whether an operator of the graph writes to a tensor of the program around it."""
+        inputs = {n for _, n in self._nodes.values() if n.op == "placeholder"}
+        return any(
+            isinstance(n.target, OpOverload) and name_of(n.target)[-1] == "_" and n.args and n.args[0] in inputs
+            for n in self.graph.nodes
+        )
 
     def argument(self, value: Any) -> Any:
         """A value as the argument of a node: sizes are lists."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorgrad.dtypes import BY_NAME, bool, complex128, float16, float32, float64, int64
 from tensorgrad.dtypes import dtype as Dtype
+from tensorgrad.onnx.branches import Choice
 from tensorgrad.onnx.errors import SymbolicValueError
 from tensorgrad.onnx.model import Node, TensorData, element_type
 from tensorgrad.onnx.sizes import Size, Varying, divided, linear, merged, product
@@ -58,6 +59,7 @@ class Builder:
         self.initializers: dict[str, TensorData] = {}
         self.inputs: list[Value] = []
         self.domains: set[str] = set()
+        self.choices: dict[str, Choice] = {}  # results of branches and loops (branches.py)
         self._taken: set[str] = set()
         self._constants: dict[tuple, str] = {}
         self._sizes: dict[tuple, Value] = {}

@@ -14,7 +14,9 @@ import numpy as np
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.capture import Recording, record
 from tensorgrad.capture.values import mapped, tensors
+from tensorgrad.control_flow import CHOICES
 from tensorgrad.nn import Module
+from tensorgrad.onnx.branches import uses, with_branches
 from tensorgrad.onnx.builder import Builder, Value
 from tensorgrad.onnx.dimensions import Dimension, from_axes, from_shapes, resized, trials
 from tensorgrad.onnx.errors import OnnxExporterError, OnnxExporterWarning, SymbolicValueError
@@ -208,7 +210,7 @@ def _exported(
     if len(input_names) > len(examples):
         raise ValueError(f"onnx.export(): {len(input_names)} input_names for {len(examples)} tensors")
     with no_grad():
-        first = record(model, *args, **kwargs)
+        first = _recorded(model, args, kwargs)
     _warn_of_reads(first)
     names = [str(n.target) for n in first.graph.nodes if n.op == "placeholder"]
     names[: len(input_names)] = input_names
@@ -231,7 +233,7 @@ def _exported(
         try:
             with no_grad():
                 given = [resized((args, kwargs), examples, dimensions, chosen) for chosen in sizes]
-                recordings = [record(model, *a, **k) for a, k in given]
+                recordings = [_recorded(model, a, k) for a, k in given]
             return _translated(
                 model,
                 recordings,
@@ -250,6 +252,25 @@ def _exported(
     raise SymbolicValueError(
         f"onnx.export(): the program does not run at other sizes of {', '.join(d.name for d in dimensions)}: {problem}"
     ) from problem
+
+
+def _recorded(model: Any, args: tuple, kwargs: dict) -> Recording:
+    """The recording of a program. The results of each branch and loop have its number, and loops their beginning."""
+    count = 0
+
+    def chosen(starts: list, results: list) -> None:
+        nonlocal count
+        count += 1
+        for tensor in starts:
+            tensor._array.node.meta["start"] = True
+        for tensor in results:
+            tensor._array.node.meta["choice"] = count, bool(starts)
+
+    CHOICES.append(chosen)
+    try:
+        return record(model, *args, **kwargs)
+    finally:
+        CHOICES.pop()
 
 
 def _translated(
@@ -282,6 +303,8 @@ def _translated(
     graph.nodes = _used(g.nodes, [v.name for v in graph.outputs])
     used = {name for node in graph.nodes for name in node.inputs} | {v.name for v in graph.outputs}
     graph.initializers = [t for name, t in g.initializers.items() if name in used]
+    outputs = [v.name for v in graph.outputs]
+    graph.nodes = _used(with_branches(graph.nodes, set(outputs), g.choices), outputs)
     for i, node in enumerate(graph.nodes):
         node.name = f"{node.operator}_{i}"
     opsets = {"": opset, **{domain: custom_opsets.get(domain, 1) for domain in sorted(g.domains)}}
@@ -339,7 +362,7 @@ def _used(nodes: list[Node], outputs: list[str]) -> list[Node]:
     for node in reversed(nodes):
         if wanted.intersection(node.outputs):
             kept.append(node)
-            wanted.update(node.inputs)
+            wanted.update(uses(node))
             while node.operator in _SHORTENED and node.outputs[-1] not in wanted:
                 node.outputs.pop()
     return kept[::-1]

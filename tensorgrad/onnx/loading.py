@@ -17,7 +17,7 @@ from tensorgrad.fx import GraphModule
 from tensorgrad.nn import Module, Parameter
 from tensorgrad.onnx.control import control_of
 from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
-from tensorgrad.onnx.model import Graph, Model, Node
+from tensorgrad.onnx.model import NARROW, Graph, Model, Node
 from tensorgrad.onnx.operators import OPERATORS, SEVERAL, function_of
 from tensorgrad.onnx.parsing import read_model
 
@@ -183,6 +183,8 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         values[name] = program.placeholder(f"x_{plain}" if _unusable(plain) else plain)
     taken: set[str] = set()
+    narrow = {value.name: value.element_type for value in graph.inputs if value.element_type in NARROW}
+    narrow |= {tensor.name: tensor.narrow for tensor in graph.initializers if tensor.narrow}
     for tensor in graph.initializers:
         made = tensorgrad.from_numpy(np.array(tensor.array))
         weight = made.is_floating_point() and made.ndim > 0
@@ -195,10 +197,31 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
         elif control is not None:
             _add_control(program, node, control, values, root, taken, version)
         else:
-            _add(program, node, values, root, taken, version)
+            _add(program, _with_narrow(node, narrow), values, root, taken, version)
     results = [values[v.name] for v in graph.outputs]
     program.output(results[0] if len(results) == 1 and outer is None else tuple(results))
     return GraphModule(root, program, "ONNXModel")
+
+
+_MOVES = frozenset(("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"))
+
+
+def _with_narrow(node: Node, narrow: dict[str, int]) -> Node:
+    """An operator that says the type of its results, where another tensor has it: integers of a few bits are bytes
+    here, which do not tell. `narrow` has the names of such values, and gets those of the results."""
+    if not node.inputs or not node.outputs or _full_name(node) != node.operator:
+        return node
+    given = {"QuantizeLinear": 2, "CastLike": 1}.get(node.operator)
+    kind = narrow.get(node.inputs[given], 0) if given is not None and len(node.inputs) > given else 0
+    if kind and node.operator == "CastLike":
+        node = Node("Cast", node.inputs[:1], node.outputs, {"to": kind})
+    elif kind:
+        node = Node(node.operator, node.inputs, node.outputs, {**node.attributes, "output_dtype": kind})
+    name = {"Cast": "to", "QuantizeLinear": "output_dtype"}.get(node.operator)
+    found = node.attributes.get(name) if name else narrow.get(node.inputs[0]) if node.operator in _MOVES else None
+    if isinstance(found, int) and found in NARROW:
+        narrow[node.outputs[0]] = found
+    return node
 
 
 def _add_control(

@@ -16,8 +16,10 @@ from tensorgrad.autograd.modes import no_grad
 from tensorgrad.capture import record, steps
 from tensorgrad.dtypes import dtype as Dtype
 from tensorgrad.fx import Node
+from tensorgrad.onnx.branches import Choice
 from tensorgrad.onnx.builder import Builder, Value
 from tensorgrad.onnx.errors import OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
+from tensorgrad.onnx.model import element_type
 from tensorgrad.onnx.sizes import Size, Step, Varying, unified
 from tensorgrad.onnx.translations import TABLE
 from tensorgrad.tensor import Tensor
@@ -269,6 +271,12 @@ class _Program:
 
     def _made(self, step: Step, make: Callable[[], Any]) -> None:
         made = make()
+        if "start" in step.node.meta:  # of a loop: not known to be a constant in it
+            shape = made.shapes or [made.array.shape] * self.g.recordings
+            made = self.g.op("Identity", made)
+            made.shapes = shape
+        if "choice" in step.node.meta:
+            self.g.choices[made.name] = Choice(*step.node.meta["choice"], element_type(made.dtype))
         if step.node in self.items and not isinstance(made, tuple | list):
             made = (made, *[None] * max(self.items[step.node]))  # the others are not used, but for derivatives
         if isinstance(made, tuple | list):

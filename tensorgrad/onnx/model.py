@@ -18,7 +18,9 @@ ELEMENT_TYPES = {
 # Those that are read, too.
 NAMES = {number: name for name, number in ELEMENT_TYPES.items()} | {
     17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz",
+    21: "uint8", 22: "int8", 25: "uint8", 26: "int8",
 }  # fmt: skip
+NARROW = {21: 4, 22: 4, 25: 2, 26: 2}  # the bits of integers that are packed in files, and bytes here
 
 # The version of the file format that came with a version of the operators.
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
@@ -42,10 +44,12 @@ class TensorData:
     Attributes:
         name: its name in the graph.
         array: the values; a function that returns them where they are only needed when they are written.
+        narrow: the number of their type, if that is one of integers of a few bits.
     """
 
     name: str
     array: np.ndarray
+    narrow: int = 0
 
     @property
     def element_type(self) -> int:

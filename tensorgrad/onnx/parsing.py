@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorgrad.dtypes import BY_NAME
 from tensorgrad.onnx.errors import InvalidModelError
-from tensorgrad.onnx.model import NAMES, Graph, Model, Node, TensorData, ValueInfo
+from tensorgrad.onnx.model import NAMES, NARROW, Graph, Model, Node, TensorData, ValueInfo
 from tensorgrad.onnx.protobuf import (
     BYTES,
     FIXED32,
@@ -186,7 +186,10 @@ def _read_attribute(data: memoryview, stored: Stored, depth: int) -> tuple[str, 
     if kind == STRING:
         return name, parts.text(4)
     if kind == TENSOR:
-        return name, _read_tensor((parts.messages(5) or [memoryview(b"")])[-1], stored).array
+        tensor = _read_tensor((parts.messages(5) or [memoryview(b"")])[-1], stored)
+        if tensor.narrow:
+            raise InvalidModelError(f"onnx: attribute {name}: integers of a few bits are not read, but as weights")
+        return name, tensor.array
     if kind == GRAPH:
         return name, _read_graph((parts.messages(6) or [memoryview(b"")])[-1], stored, depth + 1)
     if kind == INTS:
@@ -234,15 +237,26 @@ def _read_tensor(data: memoryview, stored: Stored) -> TensorData:
                 given = values.astype(f"u{dtype.itemsize}").tobytes()
             else:
                 given = values.astype(dtype).tobytes()
-    if len(given) != count * dtype.itemsize:
+    bits = NARROW.get(kind, 0)
+    size = -(-count * bits // 8) if bits else count * dtype.itemsize
+    if len(given) != size:
         raise InvalidModelError(
-            f"onnx: tensor {name} of shape {list(shape)} and type {NAMES[kind]} has {len(given)} bytes, "
-            f"not {count * dtype.itemsize}"
+            f"onnx: tensor {name} of shape {list(shape)} and type {NAMES[kind]} has {len(given)} bytes, not {size}"
         )
+    if bits:
+        return TensorData(name, _unpacked(given, bits, dtype)[:count].reshape(shape), kind)
     array = np.frombuffer(given, dtype=np.uint8).view(dtype) if count else np.zeros(0, dtype)
     if sys.byteorder == "big":
         array = array.byteswap()
     return TensorData(name, array.reshape(shape))
+
+
+def _unpacked(packed: Any, bits: int, dtype: np.dtype) -> np.ndarray:
+    """Integers of a few bits, the lowest ones of a byte first."""
+    values = np.frombuffer(packed, np.uint8)[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)
+    values = values.reshape(-1) % 2**bits
+    half = 2 ** (bits - 1) if dtype.kind == "i" else 0
+    return ((values.astype(np.int16) + half) % 2**bits - half).astype(dtype)
 
 
 def _read_value_info(data: memoryview) -> ValueInfo:

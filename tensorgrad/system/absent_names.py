@@ -59,7 +59,7 @@ MISSING: dict[str, str] = {
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
         bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
-        cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
+        cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
         cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
         cudnn_is_acceptable dsmm empty_quantized export
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
@@ -81,7 +81,7 @@ MISSING: dict[str, str] = {
         row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
         set_autocast_xla_enabled smm sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size
         thread_safe_generator unify_type_list values_copy wait
-        while_loop windows
+        windows
     """,
     "autograd": """
         DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState

@@ -171,3 +171,85 @@ def test_is_in_onnx_export():
     seen = []
     torch.onnx.export(lambda t: (seen.append(torch.onnx.is_in_onnx_export()), t + 1)[1], (x(3),))
     assert seen == [True] and not torch.onnx.is_in_onnx_export()
+
+
+class Branches(nn.Module):
+    """Branches with parameters, of which one has a branch of its own; a value that both sides and others need."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        y = x * 3
+
+        def yes(x):
+            z = torch.cond(x.max() > 1, lambda x: self.a(x) - y, lambda x: x, (x,))
+            return z, y
+
+        first, second = torch.cond(x.sum() > 0, yes, lambda x: (self.b(x).relu(), x.cos()), (x,))
+        return first + y, second
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_branches(dynamic):
+    torch.manual_seed(0)
+    model = Branches()
+    others = [(torch.tensor([[0.2, 0.3]]),), (torch.tensor([[-1.0, 0.5]]),)]
+    shapes = ({0: "batch"},) if dynamic else None
+    others += [(torch.randn(n, 2),) for n in (3, 5)] if dynamic else []
+    program = check(model, (torch.tensor([[1.0, 2.0]]),), *others, dynamic_shapes=shapes)
+    nodes = program.model.graph.nodes
+    (branch,) = (n for n in nodes if n.operator == "If")
+    then, other = (branch.attributes[name] for name in ("then_branch", "else_branch"))
+    assert sorted(n.operator for n in then.nodes if n.operator != "Identity").count("If") == 1
+    assert {"Gemm", "Relu", "Cos"} & {n.operator for n in other.nodes} >= {"Relu", "Cos"}
+    assert not any(n.operator in ("Relu", "Cos", "Where") for n in nodes)
+    loaded = torch.onnx.load(io.BytesIO(bytes(program)))
+    for args in ((torch.tensor([[1.0, 2.0]]),), *others):
+        for a, b in zip(loaded(*args), model(*args), strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
+
+
+class Loops(nn.Module):
+    """A loop with a parameter, a value from outside, a branch within, and a loop after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+
+    def forward(self, count, x):
+        y = x.cos()
+
+        def body(i, x):
+            return i + 1, torch.cond(x.sum() > 0, lambda x: self.a(x) - y, lambda x: x + i, (x,))
+
+        i, x = torch.while_loop(lambda i, x: i < count, body, (torch.tensor(0), x))
+        (x,) = torch.while_loop(lambda x: x.abs().sum() < 50, lambda x: (x * 2 + 1,), (x,))
+        return i, x, y
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_loops(dynamic):
+    torch.manual_seed(0)
+    model = Loops()
+    others = [(torch.tensor(n), torch.tensor([[0.3, -1.0]])) for n in (0, 1, 5)]
+    shapes = (None, {0: "batch"}) if dynamic else None
+    others += [(torch.tensor(2), torch.randn(n, 2)) for n in (3, 5)] if dynamic else []
+    args = torch.tensor(3), torch.tensor([[1.0, 2.0]])
+    program = check(model, args, *others, dynamic_shapes=shapes)
+    loops = [n for n in program.model.graph.nodes if n.operator == "Loop"]
+    assert len(loops) == 2 and "If" in [n.operator for n in loops[0].attributes["body"].nodes]
+    assert not any(n.operator in ("Where", "Gemm") for n in program.model.graph.nodes)
+    loaded = torch.onnx.load(io.BytesIO(bytes(program)))
+    for given in (args, *others):
+        for a, b in zip(loaded(*given), model(*given), strict=True):
+            assert torch.allclose(a, b, rtol=1e-5)
+
+
+def test_a_loop_over_numbers_is_not_exported():
+    def program(x):
+        return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, x))[1]
+
+    with pytest.raises(NotImplementedError, match="carry tensors"):
+        torch.onnx.export(program, (torch.ones(2),))

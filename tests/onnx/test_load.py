@@ -272,6 +272,29 @@ def test_loops_of_no_turns_keep_what_the_file_says():
     assert last.tolist() == [1, 2] and all_.shape == (0, 2)
 
 
+def test_weights_of_four_bits_are_onnxruntimes():
+    onnx, onnxruntime = (pytest.importorskip(name, reason=NEEDS) for name in ("onnx", "onnxruntime"))
+    helper, kinds = onnx.helper, onnx.TensorProto
+    values = [-8, 7, 3, -1, 0, 5, -4, 2, 1]  # an odd number
+    weights = [
+        helper.make_tensor("w", kinds.INT4, (3, 3), values), helper.make_tensor("scale", 1, (3,), [0.5, 0.1, 2.0]),
+        helper.make_tensor("zero", kinds.INT4, (3,), [1, -2, 0]),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["full"], axis=0),
+        helper.make_node("MatMul", ["x", "full"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "scale", "zero"], ["small"], axis=1),
+        helper.make_node("DequantizeLinear", ["small", "scale", "zero"], ["y"], axis=1),
+    ]
+    inputs, outputs = ([helper.make_tensor_value_info(name, 1, (2, 3))] for name in ("x", "y"))
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    data = made.SerializeToString()
+    x = np.array([[0.5, -3, 2], [1, 0.25, 7]], np.float32)
+    expected = onnxruntime.InferenceSession(data).run(None, {"x": x})[0]
+    np.testing.assert_allclose(torch.onnx.load(io.BytesIO(data))(torch.from_numpy(x)).detach(), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("limit", ["TURNS", "KEPT"])
 def test_loops_end(monkeypatch, limit):
     monkeypatch.setattr(control, limit, 1000)

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import functional as F
+from tensorgrad.onnx.model import NARROW
 from tensorgrad.onnx.operators.table import bounded, dtype_of, operator, plain
 
 plain(
@@ -72,8 +73,12 @@ def mod(a: Any, b: Any, fmod: int = 0) -> Any:
     return torch.fmod(a, b) if fmod else torch.remainder(a, b)
 
 
-def converted(x: Any, dtype: Any, saturate: int) -> Any:
-    """Another dtype; numbers beyond the largest of eight bits become it, or what is not finite."""
+def converted(x: Any, dtype: Any, saturate: int, bits: int = 0) -> Any:
+    """Another dtype; numbers beyond the largest of eight bits become it, or what is not finite. Integers of a few
+    bits are bytes here; of other numbers their lowest bits are left."""
+    if bits:
+        half = 2 ** (bits - 1) if dtype.is_signed else 0
+        return ((x.to(torch.int64) + half) % 2**bits - half).to(dtype)
     if dtype.itemsize > 1 or not dtype.is_floating_point:
         return x.to(dtype)
     limit = torch.finfo(dtype).max
@@ -86,7 +91,7 @@ def converted(x: Any, dtype: Any, saturate: int) -> Any:
 
 @operator("Cast")
 def cast(x: Any, to: int, saturate: int = 1) -> Any:
-    return converted(x, dtype_of(to), saturate)
+    return converted(x, dtype_of(to), saturate, NARROW.get(to, 0))
 
 
 @operator("CastLike")

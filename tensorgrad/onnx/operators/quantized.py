@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.onnx.model import NARROW
 from tensorgrad.onnx.operators.layers import conv
 from tensorgrad.onnx.operators.pointwise import converted
 from tensorgrad.onnx.operators.table import dtype_of, operator
@@ -22,11 +23,13 @@ def _along(value: Any, x: Any, axis: int, block: int) -> Any:
     return value.repeat_interleave(block, axis).narrow(axis, 0, x.shape[axis])
 
 
-def _rounded(x: Any, zero: Any, dtype: Any) -> Any:
+def _rounded(x: Any, zero: Any, dtype: Any, bits: int = 0) -> Any:
     """The integers next to numbers, moved by the zero point, within the bounds of their type."""
-    bounds = torch.iinfo(dtype)
+    lowest, highest = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    if bits:
+        lowest, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.is_signed else (0, 2**bits - 1)
     made = x.round() if zero is None else x.round() + zero.to(x.dtype)
-    return made.clamp(bounds.min, bounds.max).to(dtype)
+    return made.clamp(lowest, highest).to(dtype)
 
 
 def _offset(x: Any, zero: Any, axis: int | None = None) -> Any:
@@ -49,7 +52,8 @@ def quantize_linear(
     x = x / _along(scale, x, axis, block_size)
     if dtype.is_floating_point:
         return converted(x, dtype, saturate)
-    return _rounded(x.float(), None if zero is None else _along(zero, x, axis, block_size), dtype)
+    zero = None if zero is None else _along(zero, x, axis, block_size)
+    return _rounded(x.float(), zero, dtype, NARROW.get(output_dtype, 0))
 
 
 @operator("DequantizeLinear")
