@@ -52,7 +52,7 @@ def add_relu(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Tenso
 
 
 def mul(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Tensor:
-    """x * y of two quantized tensors; of one and a number, only the scale changes (and the order, if it is negative)."""
+    """x * y of two quantized tensors; of one and a number, only the scale changes, and if negative the order."""
     x, y = _in_order(x, y)
     if isinstance(y, Tensor):
         return _quantized(x.dequantize() * y.dequantize(), x, scale, zero_point)
