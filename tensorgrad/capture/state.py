@@ -114,7 +114,7 @@ class State:
             self._visit(value, where)
 
     def _remaining(self) -> None:
-        """Reaches functions that ran and were not found: they came from somewhere else."""
+        """Reaches functions that ran and were not found: they came from somewhere else, and may be anywhere."""
         inner = {c for code in self._codes for c in code.co_consts if isinstance(c, types.CodeType)}
         while True:
             left = [c for c in self._codes if c not in self.functions and c not in inner and c.co_name != "<module>"]
@@ -147,7 +147,16 @@ class State:
             self._reach(value, f"'{name}' of {where}")
 
     def _relevant(self, scope: Any) -> list[str]:
-        return list(scope) if self._any_name else [n for n in scope if n in self._names]
+        """What the program's code names; and what it ran without a name, as `forward`, which a module's call names."""
+        return list(scope) if self._any_name else [n for n, v in scope.items() if n in self._names or self._ran(v)]
+
+    def _ran(self, value: Any) -> bool:
+        cls = type(value)
+        if cls is types.FunctionType:
+            return value.__code__ in self._codes
+        if cls in (types.MethodType, staticmethod, classmethod):
+            return self._ran(value.__func__)
+        return cls is property and any(map(self._ran, (value.fget, value.fset, value.fdel)))
 
     def _visit(self, value: Any, where: str) -> None:
         cls = value.__class__
@@ -292,7 +301,7 @@ class State:
         own, cls = module.__dict__, type(module)
         where = f"{where} ({cls.__name__})" if len(where) < 100 else cls.__name__
         layer = any(k.__module__.startswith("tensorgrad") for k in cls.__mro__ if k not in Module.__mro__)
-        named = own if layer else [n for n in own if n in _OF_MODULES or n in self._names or self._any_name]
+        named = own if layer else dict.fromkeys((*(n for n in _OF_MODULES if n in own), *self._relevant(own)))
         self._by_name(own, named, where, keys=True)
         self._reach(type(module), type(module).__name__)
 

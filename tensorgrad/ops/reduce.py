@@ -40,7 +40,8 @@ sum = reduction(
 )  # fmt: skip
 mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean", linear="input",
-    input=lambda g, input_shape, dim, keepdim: spread(g / kernels.count(input_shape, dim), input_shape, dim, keepdim),
+    backward_kernel="reduce.mean_backward",
+    input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / kernels.count(input_shape, dim),
     doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
 _nansum = reduction(

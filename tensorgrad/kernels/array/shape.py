@@ -51,7 +51,8 @@ class _Window:
 
 def strided_nothing(shape, strides, dtype):
     """Makes an array without elements that keeps its strides (in elements)."""
-    return as_strided(np.empty(1, dtype), shape, [s * dtype.itemsize for s in strides])
+    blank = np.empty(1, f"V{dtype.itemsize}")  # NumPy's as_strided does not know all of ml_dtypes
+    return as_strided(blank, shape, [s * dtype.itemsize for s in strides]).view(dtype)
 
 
 def dense_strides(shape, itemsize):
