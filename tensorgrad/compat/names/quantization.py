@@ -1,3 +1,3 @@
 """`torch.quantization`: the former name of `torch.ao.quantization`."""
 
-from tensorgrad.ao.quantization import *
+from tensorgrad.ao.quantization import *  # noqa: F403
