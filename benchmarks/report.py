@@ -260,6 +260,7 @@ FIRST_SEEN = {
 # Markers -> their page, where that is not of the same name.
 PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {
     "sparse without fast": "sparse", "small_numbers_memory": "small_numbers",
+    "small_numbers_perplexity": "small_numbers",
 }  # fmt: skip
 # Part of benchmarks.fresh -> its markers in the pages, the function for its table.
 PARTS: dict[str, tuple[str, Any]] = {

@@ -350,7 +350,7 @@ def result_type_of(operands) -> dtype:
 
 def to_floating(d: dtype) -> dtype:
     """Returns the dtype in which a real-valued function (exp, sqrt, mean) of `d` is computed."""
-    return d if d.category >= FLOATING else DEFAULT.floating
+    return d if d.category >= FLOATING or d in QUANTIZED else DEFAULT.floating
 
 
 # --- limits ------------------------------------------------------------------------------------------------------

@@ -100,8 +100,9 @@ def to_floating(op, x):
     """The array in the dtype in which a real function of it is computed: integers become the default float."""
     if x.__class__ in NUMBERS:  # a number where a tensor is expected
         raise_not_a_tensor(op, 0, x)
-    target = dtypes.to_floating(dtypes.from_numpy_dtype(x.dtype)).numpy
-    return x if x.dtype == target else x.astype(target)
+    dtype = dtypes.from_numpy_dtype(x.dtype)
+    target = dtypes.to_floating(dtype)
+    return x if target is dtype else x.astype(target.numpy)
 
 
 OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops

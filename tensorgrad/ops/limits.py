@@ -55,6 +55,8 @@ def _prepare_clamp(x, low, high):
     """Casts x to the dtype of the result and converts the limits to Python numbers of its category."""
     if x.dtype is dtypes.F32 and low.__class__ in _REAL_OR_NONE and high.__class__ in _REAL_OR_NONE:
         return x, low, high
+    if dtypes.from_numpy_dtype(x.dtype) in dtypes.QUANTIZED:
+        return x, low, high
     if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
         raise NotImplementedError("clamp is not supported for complex types")
     dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])

@@ -24,6 +24,7 @@ from benchmarks import (
     fresh,
     measure,
     peers,
+    perplexity,
     reasons,
     report,
     server,
@@ -627,6 +628,20 @@ def test_the_table_of_memory(monkeypatch):
     small_numbers.memories(lines.append)
     assert asked == [["134 M", format] for format in ("float32", "int8", "int4")]
     assert lines[1].startswith("| decoder of 134 M | 0 + ") and lines[1].count(" | ") == 3
+
+
+def test_the_table_of_perplexities(monkeypatch, tmp_path, capsys):
+    (tmp_path / perplexity.TEXT).write_text("to be, or not to be: that is the question. " * 20)
+    sizes = {"context": 8, "width": 32, "heads": 2, "layers": 1}
+    tokens, characters = perplexity.read(tmp_path)
+    found = perplexity.rows(perplexity.trained(tokens, characters, 3, sizes), tokens)
+    assert [name for name, *_ in found] == list(perplexity.FORMATS)
+    values = [value for *_, value in found]
+    assert all(1 < value < 2 * characters and abs(value / values[0] - 1) < 0.2 for value in values)
+    assert perplexity.table(found).count("\n") == len(found) + 1
+    monkeypatch.setattr(sys, "argv", ["", "--data", str(tmp_path / "absent")])
+    perplexity.main()
+    assert capsys.readouterr().out.startswith("skipped: there is no tinyshakespeare.txt")
 
 
 def test_kernels_for_webassembly_are_a_module():

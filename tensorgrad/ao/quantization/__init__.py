@@ -5,6 +5,11 @@ from tensorgrad.ao.quantization.fake_quantize import *
 from tensorgrad.ao.quantization.fuse_modules import fuse_modules, fuse_modules_qat
 from tensorgrad.ao.quantization.observer import *
 from tensorgrad.ao.quantization.qconfig import *
+from tensorgrad.ao.quantization.qconfig_mapping import (
+    QConfigMapping,
+    get_default_qat_qconfig_mapping,
+    get_default_qconfig_mapping,
+)
 from tensorgrad.ao.quantization.quantize import (
     add_quant_dequant,
     convert,

@@ -6,8 +6,11 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.ao.quantization.observer import (
+    FixedQParamsObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
+    default_fixed_qparams_range_0to1_observer,
+    default_fixed_qparams_range_neg1to1_observer,
     with_args,
 )
 from tensorgrad.nn import Module
@@ -69,9 +72,8 @@ class FakeQuantize(FakeQuantizeBase):
         **observer_kwargs: Any,
     ):
         super().__init__()
-        self.activation_post_process = observer(
-            quant_min=quant_min, quant_max=quant_max, is_dynamic=is_dynamic, **observer_kwargs
-        )
+        limits = {} if quant_min is None and quant_max is None else {"quant_min": quant_min, "quant_max": quant_max}
+        self.activation_post_process = observer(is_dynamic=is_dynamic, **limits, **observer_kwargs)
         made = self.activation_post_process
         self.quant_min, self.quant_max, self.dtype, self.qscheme = (
             made.quant_min, made.quant_max, made.dtype, made.qscheme
@@ -110,6 +112,27 @@ class FakeQuantize(FakeQuantizeBase):
             if f"{prefix}{name}" in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"]))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class FixedQParamsFakeQuantize(FakeQuantize):
+    """Rounds with a scale and a zero point that were given: those of a FixedQParamsObserver."""
+
+    def __init__(self, observer: Any):
+        super().__init__(observer=observer)
+        if type(self.activation_post_process) is not FixedQParamsObserver:
+            raise AssertionError(f"{type(self).__name__}'s observer must be a FixedQParamsObserver")
+        self.scale, self.zero_point = self.activation_post_process.calculate_qparams()
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Returns the scale and the zero point."""
+        return self.scale, self.zero_point
+
+    def extra_repr(self) -> str:
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, observer_enabled={self.observer_enabled}, "
+            f"scale={self.scale}, zero_point={self.zero_point}, dtype={self.dtype}, quant_min={self.quant_min}, "
+            f"quant_max={self.quant_max}, qscheme={self.qscheme}"
+        )
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
@@ -176,6 +199,12 @@ default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_arg
     observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8,
     qscheme=torch.per_channel_symmetric,
 )  # fmt: skip
+default_fixed_qparams_range_0to1_fake_quant = FixedQParamsFakeQuantize.with_args(
+    observer=default_fixed_qparams_range_0to1_observer
+)
+default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_args(
+    observer=default_fixed_qparams_range_neg1to1_observer
+)
 
 
 def disable_fake_quant(mod: Module) -> None:

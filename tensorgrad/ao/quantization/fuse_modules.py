@@ -13,7 +13,7 @@ from tensorgrad.nn.utils.fusion import fuse_conv_bn_eval
 _C, _B, _R, _L = nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Linear
 
 
-def _fused(parts: list[Any], is_qat: bool) -> Module:
+def fused(parts: list[Any], is_qat: bool) -> Module:
     """The module for several in a row. Raises: NotImplementedError for what cannot be fused."""
     kinds = tuple(type(part) for part in parts)
     if len({part.training for part in parts}) > 1:
@@ -34,7 +34,7 @@ def _fused(parts: list[Any], is_qat: bool) -> Module:
 
 def _fuse(model: Module, names: list[str], is_qat: bool) -> None:
     parts = [model.get_submodule(name) for name in names]
-    made = _fused(parts, is_qat)
+    made = fused(parts, is_qat)
     for name, module in zip(names, [made, *(nn.Identity() for _ in parts[1:])], strict=True):
         parent, _, last = name.rpartition(".")
         module.train(parts[0].training)

@@ -25,6 +25,7 @@ default_per_channel_qconfig = QConfig(obs.default_observer, obs.default_per_chan
 default_dynamic_qconfig = QConfig(obs.default_dynamic_quant_observer, obs.default_weight_observer)
 per_channel_dynamic_qconfig = QConfig(obs.default_dynamic_quant_observer, obs.default_per_channel_weight_observer)
 float_qparams_weight_only_qconfig = QConfig(obs.default_placeholder_observer, obs.default_float_qparams_observer)
+default_reuse_input_qconfig = QConfig(obs.default_reuse_input_observer, obs.NoopObserver)
 default_qat_qconfig = QConfig(fake.default_fake_quant, fake.default_weight_fake_quant)
 
 

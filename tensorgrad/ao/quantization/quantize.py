@@ -24,6 +24,7 @@ STATIC: dict[type, Any] = {
 }  # fmt: skip
 DYNAMIC: dict[type, Any] = {
     nn.Linear: dynamic.Linear, nn.LSTM: dynamic.LSTM, nn.GRU: dynamic.GRU, nn.Embedding: quantized.Embedding,
+    intrinsic.LinearReLU: dynamic.LinearReLU,
 }  # fmt: skip
 QAT: dict[type, Any] = {
     nn.Linear: qat.Linear, nn.Conv2d: qat.Conv2d, intrinsic.LinearReLU: qat.LinearReLU,

@@ -167,8 +167,11 @@ def _check_channels(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int)
 def rounded_as_observed(
     input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, axis: int
 ) -> Tensor:
-    """The same for the scale and the zero point of an observer; `axis`: -1 if there is one for all."""
-    return _as_observed(input, scale.detach(), zero_point.detach(), quant_min, quant_max, axis)
+    """The same for the scale and the zero point of an observer; `axis`: -1 if there is one for all.
+
+    An observer that steps of a graph share changes both again before the backward pass, which needs these.
+    """
+    return _as_observed(input, scale.detach().clone(), zero_point.detach().clone(), quant_min, quant_max, axis)
 
 
 @composite("function")

@@ -1,20 +1,26 @@
 """Quantized modules."""
 
-from tensorgrad.ao.nn.quantized import dynamic
+from tensorgrad.ao.nn.quantized import arithmetic, dynamic
 from tensorgrad.ao.nn.quantized.modules import (
+    ELU,
+    BatchNorm2d,
     Conv2d,
     ConvReLU2d,
     DeQuantize,
+    Dropout,
     Embedding,
     FloatFunctional,
+    Hardswish,
+    LeakyReLU,
     Linear,
     LinearReLU,
     QFunctional,
     Quantize,
     ReLU6,
+    Softmax,
 )
 
 __all__ = [
-    "Conv2d", "ConvReLU2d", "DeQuantize", "Embedding", "FloatFunctional", "Linear", "LinearReLU", "QFunctional",
-    "Quantize", "ReLU6", "dynamic",
+    "ELU", "BatchNorm2d", "Conv2d", "ConvReLU2d", "DeQuantize", "Dropout", "Embedding", "FloatFunctional", "Hardswish",
+    "LeakyReLU", "Linear", "LinearReLU", "QFunctional", "Quantize", "ReLU6", "Softmax", "arithmetic", "dynamic",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad import nn
 from tensorgrad.ao.nn import intrinsic
-from tensorgrad.ao.nn.quantized import products
+from tensorgrad.ao.nn.quantized import arithmetic, products
 from tensorgrad.nn import Module
 from tensorgrad.tensor import Tensor
 
@@ -27,13 +27,8 @@ def quantized_weight(weight: Tensor, observer: Any) -> Tensor:
 
 def observed_weight(mod: Any, qconfig: Any) -> Tensor:
     """The quantized weights of a float module, or of one that trained with rounded weights."""
-    observer = getattr(mod, "weight_fake_quant", None)
-    if observer is None:
-        observer = qconfig.weight()
-        observer(mod.weight)
-    else:
-        observer = observer.activation_post_process
-        observer(mod.weight)
+    observer = getattr(mod, "weight_fake_quant", None) or qconfig.weight()
+    observer(mod.weight)
     return quantized_weight(mod.weight, observer)
 
 
@@ -251,7 +246,8 @@ class Conv2d(_WithResult):
             inner.weight, inner.bias = weight, bias
         made = cls(inner)
         made.set_weight_bias(observed_weight(inner, mod.qconfig), inner.bias)
-        made.scale, made.zero_point = _result_params(mod)
+        if hasattr(mod, "activation_post_process"):
+            made.scale, made.zero_point = _result_params(mod)
         return made
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -298,6 +294,62 @@ class ReLU6(Module):
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> ReLU6:
         """Returns the module for a float one."""
         return ReLU6(mod.inplace)
+
+
+class OfNumbers(Module):
+    """What modules have in common that compute with the numbers, and quantize their result."""
+
+    scale: float
+    zero_point: int
+
+    @classmethod
+    def from_float(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Returns the counterpart of a float module, with what it has."""
+        made = _OF_NUMBERS[type(mod)].__new__(_OF_NUMBERS[type(mod)])
+        Module.__init__(made)
+        made.__dict__.update(mod.__dict__)
+        made.scale, made.zero_point = scale, zero_point
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
+        made = super().forward(input.dequantize())
+        return torch.quantize_per_tensor(made, self.scale, self.zero_point, input.dtype)
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
+
+class ELU(OfNumbers, nn.ELU):
+    """An ELU of quantized tensors."""
+
+
+class Softmax(OfNumbers, nn.Softmax):
+    """A Softmax of quantized tensors."""
+
+
+class Hardswish(OfNumbers, _WithResult, nn.Hardswish):
+    """A Hardswish of quantized tensors."""
+
+
+class LeakyReLU(OfNumbers, _WithResult, nn.LeakyReLU):
+    """A LeakyReLU of quantized tensors."""
+
+
+class BatchNorm2d(OfNumbers, _WithResult, nn.BatchNorm2d):
+    """A BatchNorm2d of quantized images, with the statistics that it has."""
+
+
+class Dropout(OfNumbers, nn.Dropout):
+    """A Dropout of quantized tensors, which nothing drops out of."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input
+
+
+_OF_NUMBERS: dict[type, Any] = {
+    nn.ELU: ELU, nn.Softmax: Softmax, nn.Hardswish: Hardswish, nn.LeakyReLU: LeakyReLU, nn.BatchNorm2d: BatchNorm2d,
+    nn.Dropout: Dropout,
+}  # fmt: skip
 
 
 class Embedding(_OfPackedParams):
@@ -392,28 +444,26 @@ class QFunctional(_WithResult):
     def forward(self, x: Any) -> Any:
         raise RuntimeError("Functional is not intended to use the 'forward'. Please use the underlying operation")
 
-    def _of(self, numbers: Tensor) -> Tensor:
-        return torch.quantize_per_tensor(numbers, self.scale, self.zero_point, torch.quint8)
-
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y."""
-        return self._of(x.dequantize() + y.dequantize())
+        return arithmetic.add(x, y, self.scale, self.zero_point)
 
     def mul(self, x: Tensor, y: Tensor) -> Tensor:
         """x * y."""
-        return self._of(x.dequantize() * y.dequantize())
+        return arithmetic.mul(x, y, self.scale, self.zero_point)
 
     def cat(self, x: Any, dim: int = 0) -> Tensor:
         """Joins tensors."""
-        return self._of(torch.cat([t.dequantize() for t in x], dim))
+        numbers = torch.cat([t.dequantize() for t in x], dim)
+        return torch.quantize_per_tensor(numbers, self.scale, self.zero_point, torch.quint8)
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
         """relu(x + y)."""
-        return self._of(torch.relu(x.dequantize() + y.dequantize()))
+        return arithmetic.add_relu(x, y, self.scale, self.zero_point)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """x @ y."""
-        return self._of(x.dequantize() @ y.dequantize())
+        return arithmetic.matmul(x, y, self.scale, self.zero_point)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> QFunctional:

@@ -9,7 +9,7 @@ from tensorgrad.ao.nn.quantized import modules, products
 from tensorgrad.nn import Module
 from tensorgrad.tensor import Tensor
 
-__all__ = ["GRU", "LSTM", "Linear"]
+__all__ = ["GRU", "LSTM", "Linear", "LinearReLU"]
 
 
 class Linear(modules.Linear):
@@ -25,13 +25,19 @@ class Linear(modules.Linear):
         return torch.relu(made) if self._relu else made
 
     def _get_name(self) -> str:
-        return "DynamicQuantizedLinear"
+        return "DynamicQuantizedLinearReLU" if self._relu else "DynamicQuantizedLinear"
 
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._packed_params.dtype}, "
             f"qscheme={self.weight().qscheme()}"
         )
+
+
+class LinearReLU(Linear):
+    """The same with a ReLU."""
+
+    _relu = True
 
 
 class _Recurrent(Module):
