@@ -32,7 +32,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"\.set_\(",
         "^(is_leaf|is_inference|requires_grad|retains_grad) of|^error: nothing.*(derivative for set_|setStorage"
-        "|view of a leaf Variable|autograd::NotImplemented|Can't detach views)"
+        "|view of a leaf Variable|autograd::NotImplemented|Can't detach views|modified by an inplace)"
         "|^error: RuntimeError.*(modified by an inplace|invalid gradient"
         "|derivative for set_|on inference tensor outside InferenceMode)",
         "set_ gives a tensor that was computed the memory of another: PyTorch keeps the history of numbers that "
@@ -100,7 +100,7 @@ KNOWN: tuple[Known, ...] = (
         "what was saved for views that lead nowhere: PyTorch does not look at it, here it is found to be freed",
     ),
     Known(
-        r"inference_mode\(\)[\s\S]*\.(data|detach\(\))[.[]",
+        r"inference_mode\(\)[\s\S]*\.(data|detach\(\))",
         "^error: nothing.*Inplace update to inference tensor",
         "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by "
         "its views; here both may",
@@ -114,6 +114,11 @@ KNOWN: tuple[Known, ...] = (
         r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.requires_grad(_\(\)| = True)",
         "^is_leaf of",
         "a view that was made a leaf of its own: in PyTorch it is computed again once its base was",
+    ),
+    Known(
+        r"no_grad\(\): (t\d+)\.(squeeze|unsqueeze|transpose|t)_\(",
+        "^error: nothing.*returned an invalid gradient",
+        "a leaf whose shape was changed under no_grad: PyTorch expects gradients of its former shape, or of the new one",
     ),
     Known(r"", "INTERNAL ASSERT FAILED", "PyTorch asks to report this as its own error"),
     Known(
