@@ -118,7 +118,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"no_grad\(\): (t\d+)\.(squeeze|unsqueeze|transpose|t)_\(",
         "^error: nothing.*returned an invalid gradient",
-        "a leaf whose shape was changed under no_grad: PyTorch expects gradients of its former shape, or of the new one",
+        "a leaf whose shape was changed under no_grad: PyTorch expects gradients of either shape",
     ),
     Known(r"", "INTERNAL ASSERT FAILED", "PyTorch asks to report this as its own error"),
     Known(
