@@ -539,11 +539,14 @@ class Tensor(TensorMethods):
         version = self._storage.version
         if value._array.shape != self._array.shape:
             self.__dict__[RESHAPED] = True
-        made = share(apart(value) if LOCAL.transforms else value._array, value._storage)
-        if value._array.shape == self._array.shape:
-            for transform in LOCAL.transforms:
-                transform.hand_over(self, made, lambda known: known)
-        self._array = made._array
+        array = value._array
+        if LOCAL.transforms:  # a tangent belongs to an array: the tensor keeps its own
+            made = share(apart(value), value._storage)
+            if array.shape == self._array.shape:
+                for transform in LOCAL.transforms:
+                    transform.hand_over(self, made, lambda known: known)
+            array = made._array
+        self._array = array
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
     @data.deleter
