@@ -240,8 +240,8 @@ class CopySlices(Node):
         first, *others = inner.apply([part.clone()])
         if not self.base_wanted:
             return (None, *others)
-        if LOCAL.transforms and first is not None:  # what was written may have a batch, and the rest none
-            both = first.new_zeros(()) + part.new_zeros(())
+        if LOCAL.transforms and first is not None and STORAGES[first._array.__class__].backend == "batched":
+            both = first.new_zeros(()) + part.new_zeros(())  # what was written has a batch, the rest may have none
             whole = self.copied(both.new_zeros(whole._array.shape, dtype=whole.dtype).copy_(whole))
             part = replay(whole, self.steps)
         if first is None:
