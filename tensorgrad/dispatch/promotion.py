@@ -64,7 +64,7 @@ def promote(op, *values):
 
 def _cast(x, target: np.dtype):
     """The array in another dtype. One that is expanded stays so: the result's strides follow from the operands'."""
-    if x.__class__ is not np.ndarray or 0 not in x.strides or not x.size:
+    if x.ndim < 2 or x.__class__ is not np.ndarray or 0 not in x.strides or not x.size:
         return x.astype(target)
     once = x[tuple([slice(1) if s == 0 else slice(None) for s in x.strides])]
     return np.broadcast_to(once.astype(target), x.shape)
@@ -109,7 +109,7 @@ def to_floating(op, x):
     if x.__class__ in NUMBERS:  # a number where a tensor is expected
         raise_not_a_tensor(op, 0, x)
     target = dtypes.to_floating(dtypes.from_numpy_dtype(x.dtype)).numpy
-    return x if x.dtype == target else _cast(x, target)
+    return x if x.dtype == target else x.astype(target) if x.ndim < 2 else _cast(x, target)
 
 
 OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops
