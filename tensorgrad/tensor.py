@@ -521,7 +521,7 @@ class Tensor(TensorMethods):
         storage = self._storage.__class__.of(self._storage.array)
         if self._storage.version is None and not INFERENCE.on:
             storage.detached = True
-        made = share(_apart(self), storage)
+        made = share(apart(self), storage)
         same = self._results_keep_class and self.__class__ not in PLAIN and not LOCAL.inside_override
         return made.as_subclass(self.__class__) if same else made
 
@@ -539,11 +539,14 @@ class Tensor(TensorMethods):
         version = self._storage.version
         if value._array.shape != self._array.shape:
             self.__dict__[RESHAPED] = True
-        made = share(_apart(value) if LOCAL.transforms else value._array, value._storage)
-        if value._array.shape == self._array.shape:
-            for transform in LOCAL.transforms:
-                transform.hand_over(self, made, lambda known: known)
-        self._array = made._array
+        array = value._array
+        if LOCAL.transforms:  # a tangent belongs to an array: the tensor keeps its own
+            made = share(apart(value), value._storage)
+            if array.shape == self._array.shape:
+                for transform in LOCAL.transforms:
+                    transform.hand_over(self, made, lambda known: known)
+            array = made._array
+        self._array = array
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
     @data.deleter
@@ -565,28 +568,9 @@ class Tensor(TensorMethods):
         if storage.version is None and not INFERENCE.on:
             storage = storage.__class__.of(storage.array)
             storage.detached = True
-        made = share(_apart(self), storage)
+        made = share(apart(self), storage)
         same = self._results_keep_class and self.__class__ not in PLAIN and not LOCAL.inside_override
         return made.as_subclass(self.__class__) if same else made
-
-    def detach_(self) -> Tensor:
-        """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.
-
-        Raises:
-            RuntimeError: For a view, since its base would still require grad.
-
-        >>> y = torch.ones(2, requires_grad=True) * 2
-        >>> y.detach_().is_leaf
-        True
-        """
-        if INFERENCE.on:  # in which nothing is recorded, nor forgotten
-            return self
-        if self._view is not None:
-            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
-        self._edge, self._requires_grad = None, False
-        if LOCAL.transforms:  # a tangent belongs to an array
-            self._array = _apart(self)
-        return self
 
     @property
     def _base(self) -> Tensor | None:
@@ -718,7 +702,7 @@ def _restore_without_memory(cls, shape, stride, dtype, device, requires_grad, st
     return _with_state(tensor, state)
 
 
-def _apart(tensor: Tensor):
+def apart(tensor: Tensor):
     """The array for a detached tensor: a new object where the array may have a tangent (transforms/forward.py)."""
     array, storage = tensor._array, tensor._storage
     if not LOCAL.transforms:

@@ -400,7 +400,18 @@ def _before(hooks, grads: list) -> None:
         if replaced is not None:
             replaced = replaced if isinstance(replaced, tuple | list) else [replaced]
             _check_count(hook, replaced, grads)
+            for new, old in zip(replaced, grads, strict=True):
+                _check_type(hook, new, old)
             grads[:] = replaced
+
+
+def _check_type(hook, new: Tensor | None, old: Tensor | None) -> None:
+    """Raises: RuntimeError if a hook returned a gradient of another dtype."""
+    if new is not None and old is not None and new._array.dtype != old._array.dtype:
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', hook)}' has changed the type of value (was {old.type()} got "
+            f"{new.type()})"
+        )
 
 
 def _check_count(hook, values, expected) -> None:
@@ -419,6 +430,8 @@ def _after(node, results: Any, grads: list) -> list:
         if replaced is not None:
             replaced = replaced if isinstance(replaced, tuple | list) else (replaced,)
             _check_count(hook, replaced, given)
+            for new, old in zip(replaced, given, strict=True):
+                _check_type(hook, new, old)
             given = tuple(replaced)
     return list(given)
 
@@ -440,6 +453,7 @@ def call_tensor_hooks(hooks: dict, grad: Any) -> Any:
                     f"hook '{getattr(hook, '__name__', hook)}' has changed the size of value: expected "
                     f"{list(grad._array.shape)}, got {list(replaced._array.shape)}"
                 )
+            _check_type(hook, replaced, grad)
             grad = replaced
     return grad
 

@@ -1,14 +1,15 @@
-"""A tensor's position in the graph as users see it: `requires_grad`, `grad_fn`, `is_leaf`, `output_nr`."""
+"""A tensor's position in the graph as users see it: `requires_grad`, `grad_fn`, `is_leaf`, `output_nr`, `detach_`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad.autograd.graph import shown
+from tensorgrad.autograd.graph import leaf_hooks_of, shown
 from tensorgrad.autograd.views import view_edge, view_requires_grad
 from tensorgrad.errors import check_flag
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import INFERENCE
-from tensorgrad.tensor import VIEW, Tensor, differentiable
+from tensorgrad.tensor import VIEW, Tensor, apart, differentiable
 
 
 def _is_leaf(tensor: Tensor) -> bool:
@@ -67,6 +68,32 @@ class _Fields:
         self._requires_grad = value or (VIEW if self._is_view() else False)  # a view requires grad as its base does
         return self
 
+    def detach_(self: Any) -> Tensor:
+        """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.
+
+        Its hooks stay.
+
+        Raises:
+            RuntimeError: For a view, since its base would still require grad.
+
+        >>> y = torch.ones(2, requires_grad=True) * 2
+        >>> y.detach_().is_leaf
+        True
+        """
+        if INFERENCE.on:  # in which nothing is recorded, nor forgotten
+            return self
+        if self._view is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        edge = self._edge
+        if edge is not None and not isinstance(edge[0], Tensor) and edge[0].hooks is not None:
+            hooks = edge[0].hooks.on_output.get(edge[1])
+            if hooks:
+                leaf_hooks_of(self).on_grad = hooks
+        self._edge, self._requires_grad = None, False
+        if LOCAL.transforms:  # a tangent belongs to an array
+            self._array = apart(self)
+        return self
+
     @property
     def is_leaf(self: Any) -> bool:
         """Whether the tensor was created by the user rather than computed from tensors that require grad.
@@ -102,5 +129,5 @@ class _Fields:
         return 0 if self.grad_fn is None else self._edge[1]
 
 
-for _name in ("requires_grad", "requires_grad_", "is_leaf", "grad_fn", "output_nr"):
+for _name in ("requires_grad", "requires_grad_", "detach_", "is_leaf", "grad_fn", "output_nr"):
     setattr(Tensor, _name, vars(_Fields)[_name])

@@ -20,6 +20,7 @@ from tensorgrad.autograd.refused_views import forbid
 from tensorgrad.autograd.saved_tensors import raise_freed
 from tensorgrad.layouts import strided
 from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import RESHAPED, VIEW, Tensor, share
 
@@ -239,6 +240,10 @@ class CopySlices(Node):
         first, *others = inner.apply([part.clone()])
         if not self.base_wanted:
             return (None, *others)
+        if LOCAL.transforms and first is not None and STORAGES[first._array.__class__].backend == "batched":
+            both = first.new_zeros(()) + part.new_zeros(())  # what was written has a batch, the rest may have none
+            whole = self.copied(both.new_zeros(whole._array.shape, dtype=whole.dtype).copy_(whole))
+            part = replay(whole, self.steps)
         if first is None:
             part.zero_()
         else:

@@ -23,7 +23,7 @@ from tensorgrad.dtypes import F32, F64, I64, scalar_type
 from tensorgrad.overriding import function_classes
 from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.system import numpy_faults
-from tensorgrad.tensor import OPERANDS, PLAIN, Tensor
+from tensorgrad.tensor import OPERANDS, PLAIN, Tensor, share
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
 KEEP_LAYOUT: Any = None
@@ -246,8 +246,9 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False, apart: 
         check_sources(self, (*args, *kwargs.values()))
     array = self._array
     if SLOW:
-        with overwriting(self._storage):
-            result = function(self, *args, **kwargs)
+        source, given, named = originals(self, args, kwargs) if LOCAL.transforms else (self, args, kwargs)
+        with overwriting(source._storage):
+            result = function(source, *given, **named)
     else:
         result = function(self, *args, **kwargs)
     if self.__class__ not in PLAIN or result.__class__ not in PLAIN:
@@ -290,6 +291,32 @@ def _kept(name: str, self: Tensor, args, result: Tensor) -> Tensor:
     if self._array.__class__ is ndarray and result._array.__class__ is ndarray:
         return result
     return KEEP_LAYOUT(name, self, args, result)
+
+
+def originals(self: Tensor, args, kwargs) -> tuple:
+    """The operands of a write as the op is to see them: copies of what is overwritten, if a transform keeps it for its
+    own derivatives. (What the op itself saved is copied afterwards: `keep_originals`.)"""
+    if not GRAD.enabled or self.__class__ not in PLAIN:
+        return self, args, kwargs
+    tensors = [v for v in (self, *args, *kwargs.values()) if isinstance(v, Tensor)]
+    if not any(transform.records(tensors) for transform in LOCAL.transforms):
+        return self, args, kwargs
+    memory, copies = self._storage.memory, {}
+
+    def original(value):
+        if value.__class__ not in PLAIN or value._storage.memory is not memory:
+            return value
+        if id(value) not in copies:
+            copied = value._storage.copy(value._array)
+            for transform in LOCAL.transforms:
+                transform.copied(value._array, copied)
+            copies[id(value)] = made = share(copied, None)
+            edge = edge_of(value)
+            if edge is not None:
+                made._edge, made._requires_grad = edge, True
+        return copies[id(value)]
+
+    return original(self), [original(v) for v in args], {name: original(v) for name, v in kwargs.items()}
 
 
 def keep_originals(node: Node, tensor: Tensor) -> None:

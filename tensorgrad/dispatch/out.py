@@ -119,14 +119,15 @@ def check_apart(target: Tensor, source: Tensor, where: str = "", refuses: bool =
 
 
 def _span(tensor) -> tuple:
-    """The range of a dense tensor's elements in its storage, shape and strides; an empty range for one with gaps."""
+    """The range of a dense tensor's elements in its storage, and where these lie; an empty range for one with gaps."""
     array = tensor._array
-    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    lies = [(n, s) for n, s in zip(array.shape, array.strides, strict=True) if n != 1]
+    reach = sum((n - 1) * s for n, s in lies)
     extent = reach + array.dtype.itemsize if array.size else 0
     if extent != array.size * array.dtype.itemsize:
-        return 0, 0, (array.shape, array.strides)
+        return 0, 0, lies
     start = tensor.storage_offset() * array.dtype.itemsize
-    return start, start + extent, (array.shape, array.strides)
+    return start, start + extent, lies
 
 
 def _check(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, pointwise: bool) -> None:

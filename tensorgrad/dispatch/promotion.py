@@ -57,9 +57,17 @@ def promote(op, *values):
         if number is not None:
             return values[0], number
     return tuple(
-        _number_array(v, dtype, like) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
+        _number_array(v, dtype, like) if v.__class__ in NUMBERS else v if v.dtype == target else _cast(v, target)
         for v in values
     )
+
+
+def _cast(x, target: np.dtype):
+    """The array in another dtype. One that is expanded stays so: the result's strides follow from the operands'."""
+    if x.ndim < 2 or x.__class__ is not np.ndarray or 0 not in x.strides or not x.size:
+        return x.astype(target)
+    once = x[tuple([slice(1) if s == 0 else slice(None) for s in x.strides])]
+    return np.broadcast_to(once.astype(target), x.shape)
 
 
 def _check_subtraction(values) -> None:
@@ -102,7 +110,7 @@ def to_floating(op, x):
         raise_not_a_tensor(op, 0, x)
     dtype = dtypes.from_numpy_dtype(x.dtype)
     target = dtypes.to_floating(dtype)
-    return x if target is dtype else x.astype(target.numpy)
+    return x if target is dtype else x.astype(target.numpy) if x.ndim < 2 else _cast(x, target.numpy)
 
 
 OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops

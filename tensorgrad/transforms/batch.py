@@ -240,12 +240,12 @@ class BatchedStorage(Storage):
 
     @classmethod
     def for_each_sample(cls, array, made):
-        if not array.mapped:
-            return made
         level, value = array.level, array.value._array
         with level.off():
             if value.__class__ is BatchedArray:
                 made = cls.for_each_sample(value, made)
+            if not array.mapped:
+                return made
             copies = made.detach().expand(level.size, *made.shape).clone(memory_format="contiguous")
         each = share(BatchedArray(level, copies, True), None)
         each._requires_grad = made._requires_grad
@@ -444,6 +444,10 @@ class Batch(Transform):
         """Whether a tensor is of this level."""
         array = tensor._array
         return array.__class__ is BatchedArray and array.level is self
+
+    def records(self, tensors: list) -> bool:
+        """Whether a value requires grad."""
+        return any(self.owns(t) and t._array.value.requires_grad for t in tensors)
 
     def _overwrites_plain(self, op: Any, args: tuple) -> bool:
         """Whether the result is to be written into a tensor that is not of this level.

@@ -109,6 +109,8 @@ class Level(Transform):
         array = tensor._array
         if tangent._array.shape != array.shape:
             tangent = tangent.expand(array.shape)
+        if array.__class__ is BatchedArray and array.mapped and not array.level.value_of(tangent)[1]:
+            tangent = tensor.new_zeros(array.shape) + tangent  # a write may give each sample another one
         if tangent._array.dtype != array.dtype:
             if array.dtype.kind != "c" and tangent.is_complex():
                 tangent = tangent.real
@@ -248,6 +250,11 @@ class Level(Transform):
         else:
             old.copy_(new)
 
+    def records(self, tensors: list) -> bool:
+        """Whether a value or its tangent requires grad: the rules for tangents keep values, too."""
+        tangents = [self.tangent_of(t) for t in tensors]
+        return any(t is not None for t in tangents) and _recorded(tensors, tangents)
+
     def copied(self, array: Any, copy: Any) -> None:
         """The copy has a copy of the tangent."""
         entry = self._kept(array)
@@ -365,7 +372,7 @@ def _check_shows(tangent: Tensor, whole: Tensor) -> None:
         )
 
 
-def _recorded(args: tuple, tangents: list) -> bool:
+def _recorded(args: Any, tangents: list) -> bool:
     """Whether an op with these tangents must be recorded."""
     return GRAD.enabled and any(t.requires_grad for t in tensors_in((args, tangents)))
 

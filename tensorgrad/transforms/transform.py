@@ -71,6 +71,10 @@ class Transform:
     def written(self, tensor: Any, result: Any) -> None:
         """Called after the values of `result` have been written in place over `tensor`."""
 
+    def records(self, tensors: list) -> bool:
+        """Whether ops on what the transform has for one of these tensors are recorded, and so may keep its values."""
+        return False
+
     def copied(self, array: Any, copy: Any) -> None:
         """Called after an array was copied because it is about to be overwritten."""
 

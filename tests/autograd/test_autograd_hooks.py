@@ -699,3 +699,38 @@ def test_the_hooks_of_a_tensor_can_be_read_and_taken_away(torch):
     x.grad = None
     y.sum().backward()
     return [*found, not x._backward_hooks, x.grad.tolist()]
+
+
+@alike
+def test_a_tensor_that_is_detached_in_place_keeps_its_hooks(torch):
+    found = []
+    for hooked in (lambda g: g * 5, lambda g: found.append(g.tolist())):
+        x = torch.ones(3, requires_grad=True)
+        y = x * 3
+        handle = y.register_hook(hooked)
+        z = y * 2
+        y.detach_()
+        y.requires_grad_()
+        (z + y).sum().backward()
+        found += [x.grad, y.grad]
+        handle.remove()
+        y.sum().backward()
+        found.append(y.grad)
+    return found
+
+
+@alike
+def test_a_hook_must_not_change_the_dtype(torch):
+    found = []
+    for name in ("double", "half", "bfloat16", "long", "float", "clone"):
+        for place in ("leaf", "result", "before a node", "after a node"):
+            x = torch.ones(3, requires_grad=True)
+            y = x.sin()
+            hook = lambda *given, name=name: getattr(given[0], name)()
+            of_node = lambda *given, name=name: (getattr(given[0][0], name)(),)
+            if place in ("leaf", "result"):
+                (x if place == "leaf" else y).register_hook(hook)
+            else:
+                (y.grad_fn.register_prehook if place == "before a node" else y.grad_fn.register_hook)(of_node)
+            found.append((error(y.sum().backward).partition(" (was")[0], x.grad))
+    return found

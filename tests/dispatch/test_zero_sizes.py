@@ -146,3 +146,23 @@ def test_convolutions(expression):
         dict(zip("nczokw", case, strict=True))
         for case in itertools.product((0, 1, 2), (0, 2), (0, 1, 4), (0, 3), (1, 2, 3), settings)
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64", "bool", "complex64"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_reductions_of_nothing_in_other_dtypes(shape, dtype):
+    """Two-byte floats, integers and complex numbers have kernels of their own."""
+    for name in ("sum", "prod", "mean", "nansum", "any", "count_nonzero", "cumsum", "cumprod", "std", "norm"):
+        for dim in (None, *range(len(shape))):
+            found = []
+            for library in (tg, torch):
+                x = library.zeros(shape, dtype=getattr(library, dtype))
+                try:
+                    made = getattr(x, name)() if dim is None else getattr(x, name)(dim)
+                except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
+                    found.append("an error")
+                else:
+                    values = made.to(library.complex64).nan_to_num().tolist()
+                    found.append((str(made.dtype).split(".")[-1], tuple(made.shape), values))
+            assert found[0] == found[1], (name, dim)

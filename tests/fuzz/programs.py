@@ -10,6 +10,7 @@ must raise the same errors, too. A program that shows a difference is made small
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 import warnings
@@ -32,7 +33,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"\.set_\(",
         "^(is_leaf|is_inference|requires_grad|retains_grad) of|^error: nothing.*(derivative for set_|setStorage"
-        "|view of a leaf Variable|autograd::NotImplemented|Can't detach views)"
+        "|view of a leaf Variable|autograd::NotImplemented|Can't detach views|modified by an inplace)"
         "|^error: RuntimeError.*(modified by an inplace|invalid gradient"
         "|derivative for set_|on inference tensor outside InferenceMode)",
         "set_ gives a tensor that was computed the memory of another: PyTorch keeps the history of numbers that "
@@ -100,7 +101,7 @@ KNOWN: tuple[Known, ...] = (
         "what was saved for views that lead nowhere: PyTorch does not look at it, here it is found to be freed",
     ),
     Known(
-        r"inference_mode\(\)[\s\S]*\.(data|detach\(\))[.[]",
+        r"inference_mode\(\)[\s\S]*\.(data|detach\(\))",
         "^error: nothing.*Inplace update to inference tensor",
         "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by "
         "its views; here both may",
@@ -114,6 +115,11 @@ KNOWN: tuple[Known, ...] = (
         r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.requires_grad(_\(\)| = True)",
         "^is_leaf of",
         "a view that was made a leaf of its own: in PyTorch it is computed again once its base was",
+    ),
+    Known(
+        r"no_grad\(\): (t\d+)\.(squeeze|unsqueeze|transpose|t)_\(",
+        "^error: nothing.*returned an invalid gradient",
+        "a leaf whose shape was changed under no_grad: PyTorch expects gradients of either shape",
     ),
     Known(r"", "INTERNAL ASSERT FAILED", "PyTorch asks to report this as its own error"),
     Known(
@@ -271,7 +277,32 @@ class Writer:
             ]  # fmt: skip
         if t.dim() == 2:
             ways += [f"{x} @ {x}.t()", f"{x}.t() @ {x}"]
+        if self.random.random() < 0.2:
+            ways = self.functions(x, t)
         return f"{self.fresh()} = {self.random.choice(ways)}"
+
+    def functions(self, x: str, t: Any) -> list[str]:
+        """Functions that are transformed, run again in backward, or have a derivative of the program's."""
+        if not t.dtype.is_floating_point:
+            return [f"torch.func.vmap(torch.neg)({x})"] if t.dim() else [f"-{x}"]
+        part = "z[:1]" if t.dim() else "z"
+        function = self.one(
+            "lambda z: z * z.sin()", f"lambda z: (z * 2).add_({part})", "lambda z: z.clone().mul_(z)",
+            f"lambda z: z.detach() * {part}", f"lambda z: z + {x}",
+        )  # fmt: skip
+        ways = [
+            f"torch.utils.checkpoint.checkpoint({function}, {x}, use_reentrant={self.one(True, False)})",
+            f"torch.func.grad(lambda y: ({function})(y).sum())({x})",
+            f"torch.func.jvp({function}, ({x},), ({x}.detach(),))[1]", f"torch.func.vjp({function}, {x})[1]({x})[0]",
+            f"type('Double', (torch.autograd.Function,), dict(forward=staticmethod(lambda ctx, z: z * 2), "
+            f"backward=staticmethod(lambda ctx, g: g * 3))).apply({x})",
+            f"type('View', (torch.autograd.Function,), dict(forward=staticmethod(lambda ctx, z: {part}), "
+            f"backward=staticmethod(lambda ctx, g: g.sum().expand({tuple(t.shape)})))).apply({x})",
+        ]  # fmt: skip
+        if t.dim():
+            ways += [f"torch.func.vmap({function})({x})" for function in ("torch.sin", "lambda z: z.mul(2).add_(z)")]
+            ways.append(f"torch.func.vmap(torch.func.grad(lambda y: (y * y).sum()))({x})")
+        return ways
 
     def backward(self) -> str:
         x = self.name(lambda t: t.requires_grad and flag(t, "is_leaf") is False)
@@ -314,6 +345,7 @@ class Run:
 
     def __init__(self, library: Any) -> None:
         self.library = library
+        importlib.import_module(f"{library.__name__}.utils.checkpoint")
         self.names: dict[str, Any] = {"torch": library}
 
     def step(self, line: str) -> str:

@@ -116,3 +116,15 @@ def test_indices_that_are_written_to(t):
         except RuntimeError as error:
             seen.append((write, str(error)[:80]))
     return seen
+
+
+@alike
+def test_a_view_of_one_element_is_the_same_in_any_shape(t):
+    found = []
+    for write in (lambda x: x.__setitem__(None, x), lambda x: x[None].copy_(x)):
+        x = t.ones(())
+        write(x)
+        found.append(x)
+    y = t.ones(1)
+    y[::2] += 0.5
+    return [*found, y]

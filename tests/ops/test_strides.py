@@ -184,3 +184,47 @@ def test_large_arrays_lie_as_small_ones():
         y = tg.ones(30, 40, n)
         for result in (x + y, tg.nn.functional.gelu(x), tg.where(x > 0, y, y), x.sigmoid() * y):
             assert result.stride() == (torch.ones(n, 30, 40).permute(1, 2, 0) + torch.ones(30, 40, n)).stride()
+
+
+EXPANDED = {
+    "rows": lambda t, x: x[:3].expand(2, 3),
+    "columns": lambda t, x: x[:2, None].expand(2, 3),
+    "both": lambda t, x: x[0].expand(2, 3),
+    "transposed": lambda t, x: x[:6].view(3, 2).t(),
+    "in the middle": lambda t, x: x[:3].expand(4, 2, 3).transpose(0, 2),
+    "one in the middle": lambda t, x: x[:6].view(2, 1, 3).expand(2, 4, 3),
+    "steps": lambda t, x: x[::2][:2, None].expand(2, 3),
+}
+CONVERTED = {
+    "sin": lambda t, x: t.sin(x),
+    "sqrt": lambda t, x: x.sqrt(),
+    "+ 1.5": lambda t, x: x + 1.5,
+    "+ 0-d": lambda t, x: x + t.tensor(1.5),
+    "+ float": lambda t, x: x + t.ones(x.shape),
+    "float *": lambda t, x: t.ones(x.shape[-1]) * x,
+    "/": lambda t, x: x / x,
+    "+ float64": lambda t, x: x + t.ones(x.shape, dtype=t.float64),
+    "maximum": lambda t, x: t.maximum(t.ones(1), x),
+    "where": lambda t, x: t.where(x > 1, x, t.ones(x.shape)),
+    ">": lambda t, x: x > t.ones(x.shape),
+    "pow": lambda t, x: x.pow(0.5),
+    "atan2": lambda t, x: t.atan2(x, x),
+    "lerp": lambda t, x: t.addcmul(t.ones(x.shape[-1]), x, x.float()),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "bool", "float16"])
+@pytest.mark.parametrize("way", EXPANDED)
+def test_operands_that_are_converted_keep_their_place(way, dtype):
+    """A conversion of an operand must not decide how the result lies in memory."""
+    for name, call in CONVERTED.items():
+        found = []
+        for library in (tg, torch):
+            x = EXPANDED[way](library, library.arange(6).to(getattr(library, dtype)))
+            try:
+                made = call(library, x)
+            except (RuntimeError, TypeError) as error:
+                found.append(type(error).__name__)
+            else:
+                found.append((str(made.dtype).split(".")[-1], made.stride()))
+        assert found[0] == found[1], name

@@ -146,7 +146,8 @@ def _prod_of_half(xp, x, dim, keepdim):
     dims = tuple(range(x.ndim)) if dim is None else (dim,) if dim.__class__ is int else tuple(dim)
     dims = tuple(sorted(d % x.ndim for d in dims)) if x.ndim else ()
     rest = [n for d, n in enumerate(x.shape) if d not in dims]
-    rows = xp.ascontiguousarray(xp.moveaxis(x, dims, range(len(dims)))).reshape(-1, math.prod(rest))
+    count = math.prod(x.shape[d] for d in dims)
+    rows = xp.ascontiguousarray(xp.moveaxis(x, dims, range(len(dims)))).reshape(count, math.prod(rest))
     whole = len(rows) // 64 * 64 if dims and dims[-1] == x.ndim - 1 else 0
     parts = rows[whole:]
     if whole:
