@@ -261,14 +261,29 @@ if {name} is not None and {name}.__class__ is not DTYPE:
 """
 
 
+FLAG = """
+if {name} is not False and {name} is not True:
+    check_flag({name}, "{name}")
+"""
+
+
+FACTOR = """
+if {name}.__class__ is not int and {name}.__class__ is not float:
+    {name} = as_factor({name}, "{name}")
+"""
+
+
 def given_otherwise(op: Op) -> str:
-    """Lines that bring the arguments of a call into the form that the row has them in."""
+    """Lines that bring the arguments of a call into the form that the row has them in, and refuse flags and factors
+    that are none."""
     parts = []
     if _scalars_first(op.params):
         tensors = ", ".join(p.name for p in op.params if p.is_tensor)
         parts.append(fill(SCALARS_FIRST, tensors=tensors, scalars=", ".join(p.name for p in op.params if p.keyword)))
     parts += numpy_names([p.name for p in op.params], _late(op.params), repr(op.name))
     parts += [dtype_of(p.name, repr(op.name)) for p in op.params if p.annotation == "dtype"]
+    parts += [flag(p.name) for p in op.params if p.annotation == "bool" and p.default != "None"]
+    parts += [factor(p.name) for p in op.params if p.annotation == "number" and p.default not in ("", "None")]
     return "\n".join(parts)
 
 
@@ -285,6 +300,16 @@ def numpy_names(names: list[str], late: list[str], function: str) -> list[str]:
 def dtype_of(name: str, function: str) -> str:
     """Lines that take Python's `float` and the like for a dtype."""
     return fill(DTYPE_OF, name=name, function=function)
+
+
+def flag(name: str) -> str:
+    """Lines that refuse what is not a bool."""
+    return fill(FLAG, name=name)
+
+
+def factor(name: str) -> str:
+    """Lines that refuse what is not a number."""
+    return fill(FACTOR, name=name)
 
 
 def _scalars_first(params: tuple[Param, ...]) -> bool:
