@@ -227,7 +227,11 @@ class _Writer:
         return repr(arg)
 
     def arguments(self, args: Any, kwargs: dict[str, Any]) -> str:
-        return ", ".join([*map(self.value, args), *(f"{name} = {self.value(value)}" for name, value in kwargs.items())])
+        named = (
+            f"{name} = {self.value(value)}" if _is_name(name) else f"**{{{_quoted(name)}: {self.value(value)}}}"
+            for name, value in kwargs.items()
+        )
+        return ", ".join([*map(self.value, args), *named])
 
     def annotation(self, node: Node) -> str:
         return "" if node.type is None else f" : {self.type_name(node.type)}"
@@ -241,13 +245,13 @@ class _Writer:
 
     def emit(self, node: Node) -> None:
         """Appends the code of one node to the body."""
-        name, add = repr(node), self.body.append
+        name, add = _checked(repr(node), "a node"), self.body.append
         left = f"{name}{self.annotation(node)} = "
         if node.op == "placeholder":
             target = str(node.target)
             default = f" = {self.value(node.args[0])}" if node.args else ""
             self.parameters.append(f"{target}{self.annotation(node)}{default}")
-            raw = target.replace("*", "")
+            raw = _checked(target.replace("*", ""), "an input")
             if raw != name:
                 add(f"{name} = {raw}")
         elif node.op == "call_method":
@@ -324,5 +328,21 @@ def _resolved(name: str) -> Any:
 def _attribute(base: str, target: str) -> str:
     """`base.a.b`; parts that are not identifiers by `getattr`, as PyTorch writes it."""
     for part in target.split("."):
-        base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
+        base = f"{base}.{part}" if _is_name(part) else f"getattr({base}, {_quoted(part)})"
     return base
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _quoted(text: str) -> str:
+    """A string as code, in double quotes, as PyTorch writes it, unless it has characters that need care."""
+    return f'"{text}"' if text.isprintable() and not {*text} & {'"', "\\"} else repr(text)
+
+
+def _checked(name: str, what: str) -> str:
+    """The name. Raises: RuntimeError if it is not one: it would be code."""
+    if not _is_name(name):
+        raise RuntimeError(f"the name of {what} must be an identifier of Python, but got {name!r:.200}")
+    return name

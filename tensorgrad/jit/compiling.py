@@ -56,9 +56,8 @@ class Compiler:
         """Gives a function its body."""
         for parameter in function.parameters:
             self.names[parameter.name] = len(self.names)
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                self.names.setdefault(inner.id, len(self.names))
+        for name in self.file.variables[node]:
+            self.names.setdefault(name, len(self.names))
         function.body = self.block(node.body)
         function.variables = len(self.names)
 

@@ -407,3 +407,39 @@ def test_a_copy_of_a_module_that_is_in_its_own_meta(torch):
     traced.meta["itself"] = traced
     copied = copy.deepcopy(traced)
     return copied is not traced, copied(torch.zeros(1, 2)).shape, list(copied.meta)
+
+
+# Names that would be code if they were written as they are.
+CODE = ['q") or exit("', "q') or exit('", "x\\", "a\nb", "class", "a b", "é", "0", "f(x)", '{0}"""', "\x00"]
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_names_are_never_code(name):
+    """The text of a graph quotes those of modules, parameters and arguments; others of nodes and inputs are refused."""
+    nn, fx = tensorgrad.nn, tensorgrad.fx
+    root = nn.Module()
+    root.add_module(name, nn.Linear(2, 2))
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(
+        (graph.call_module(name, (x,)), graph.get_attr(f"{name}.bias"), graph.call_function(dict, (), {name: x}))
+    )
+    made = fx.GraphModule(root, graph)
+    y, bias, named = made(tensorgrad.ones(1, 2))
+    assert y.equal(root._modules[name](tensorgrad.ones(1, 2))) and bias is root._modules[name].bias
+    assert list(named) == [name]
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.name = name
+    graph.output(x)
+    try:
+        assert fx.GraphModule(root, graph)(3) == 3
+    except RuntimeError as refused:
+        assert "must be an identifier" in str(refused)
+    graph = fx.Graph()
+    graph.output(graph.placeholder(name))
+    if name == "é":
+        assert fx.GraphModule(root, graph)(3) == 3
+        return
+    with pytest.raises(RuntimeError, match="must be an identifier"):
+        fx.GraphModule(root, graph)
