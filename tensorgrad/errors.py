@@ -238,7 +238,7 @@ def as_factor(value, argument: str):
     and the argument."""
     if value.__class__ is int or value.__class__ is float or isinstance(value, Number):
         return value
-    if getattr(value, "ndim", 1):
+    if getattr(value, "ndim", None) != 0:
         raise wrong_argument(value, argument, "Number")
     return value.item()
 

@@ -94,7 +94,20 @@ _compiled: list[tuple[Any, Any, bool]] = []
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
 _BARE_METHODS = frozenset(
-    ("backward", "norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive", "view")
+    (
+        "backward",
+        "norm",
+        "size",
+        "split",
+        "stride",
+        "to",
+        "type",
+        "unflatten",
+        "unique",
+        "unique_consecutive",
+        "view",
+        "where",
+    )
 )
 
 
@@ -259,12 +272,12 @@ def text(guard, function, numpy_names: bool) -> str:
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
     in_python = is_in_python(guard)
-    given += [templates.flag(name) for name in _flags(function) if not in_python or name in _PASSED_ON]
-    given += [] if in_python else [templates.factor(name) for name in _factors(function)]
+    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in _PASSED_ON]
+    checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
-        parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
+        parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
         HANDLER is not None, ASKS,
     )  # fmt: skip
 

@@ -88,7 +88,7 @@ def _check_plain_values(op, arguments: tuple) -> None:
                 if size.__class__ is int and not of_64_bits(size):
                     raise wrong_argument(size, param.name, "tuple of ints of 64 bits") from None
         fits = isinstance(value, allowed) or value is None or value.__class__ in STORAGES
-        if not fits and getattr(value, "ndim", 1):
+        if not fits and getattr(value, "ndim", None) != 0:
             raise wrong_argument(value, param.name, wanted) from None
 
 
