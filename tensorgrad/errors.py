@@ -129,8 +129,20 @@ def wrap_dim(dim: int, ndim: int) -> int:
     if dim.__class__ is not int:
         dim = as_integer(dim, "dim")
     if not -n <= dim < n:
+        check_of_64_bits(dim, "dim")
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim % n
+
+
+def of_64_bits(value: int) -> bool:
+    """Whether 64 bits can hold an integer."""
+    return -(1 << 63) <= value < 1 << 63
+
+
+def check_of_64_bits(value: int, argument: str) -> None:
+    """Raises: ValueError for an integer that 64 bits cannot hold, as PyTorch does."""
+    if not of_64_bits(value):
+        raise ValueError(f"Overflow when unpacking long long: argument '{argument}' is {value}")
 
 
 def as_integer(value, argument: str, wanted: str = "int") -> int:
@@ -158,7 +170,8 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
     frame: FrameType | None = sys._getframe(1)
     frames: list[FrameType] = []
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
-        frames.append(frame)
+        if frame.f_globals is not globals():  # not the checks themselves
+            frames.append(frame)
         frame = frame.f_back
     asked, name, sequence = argument, "", None
     for place in reversed(frames):
@@ -218,6 +231,16 @@ def check_is_number(value, argument: str) -> None:
     """Raises: TypeError that names the function and the argument, unless the value is a number."""
     if not isinstance(value, Number):
         raise wrong_argument(value, argument, "Number")
+
+
+def as_factor(value, argument: str):
+    """Returns a number, or the number that a tensor without dimensions has. Raises: TypeError that names the function
+    and the argument."""
+    if value.__class__ is int or value.__class__ is float or isinstance(value, Number):
+        return value
+    if getattr(value, "ndim", None) != 0:
+        raise wrong_argument(value, argument, "Number")
+    return value.item()
 
 
 def check_numbers(function: str, *, first: int = 1, wanted: str = "float", **arguments) -> None:

@@ -19,11 +19,23 @@ from numbers import Number
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dtypes import as_dtype, dtype
-from tensorgrad.errors import MISSING, NUMPY_NAMES, hide_callers, missing, typename
+from tensorgrad.errors import (
+    MISSING,
+    NUMPY_NAMES,
+    as_factor,
+    check_flag,
+    check_of_64_bits,
+    hide_callers,
+    missing,
+    of_64_bits,
+    typename,
+)
 from tensorgrad.layouts import check_strided, strided
 from tensorgrad.overriding.caller_arguments import is_in_python
 from tensorgrad.overriding.function_classes import as_called, overriding
@@ -41,19 +53,26 @@ _SINGLE: dict[str, tuple[tuple, str]] = {
     "Tensor | number": ((Tensor, Number), "Tensor"),
     "dtype": ((dtype,), "torch.dtype"),
 }
-# The same for what is not a tensor: the classes that are not allowed. Only values that no conversion helps are named.
-_NEVER = (str, list, tuple, dict, complex, dtype)
-_PLAIN: dict[str, tuple[tuple, str]] = {
-    "bool": ((*_NEVER, int, float), "bool"),
-    "int": ((*_NEVER, float), "int"),
-    "float": ((str, list, tuple, dict, dtype), "float"),  # of a complex number each function says what it minds
-    "sizes": ((int, float, str), "tuple of ints"),
-    "str": ((list, tuple, dict, int, float, complex, dtype), "str"),
-    "out": ((*_NEVER, int, float), "Tensor"),
+# The same for what is not a tensor: whether a value is of that type. (A tensor of one element is a number, too; of a
+# complex number each function says what it minds.)
+_PLAIN: dict[str, tuple[Any, str]] = {
+    "bool": (lambda v: isinstance(v, bool | np.bool_), "bool"),
+    "int": (lambda v: hasattr(v, "__index__") and not isinstance(v, bool), "int"),
+    "float": (lambda v: isinstance(v, Number | Tensor), "float"),
+    "number": (lambda v: isinstance(v, Number | Tensor), "Number"),
+    "sizes": (lambda v: not isinstance(v, int | float | str), "tuple of ints"),
+    "str": (lambda v: isinstance(v, str), "str"),
+    "out": (lambda v: isinstance(v, Tensor | list | tuple), "Tensor"),
 }
+# Flags that PyTorch's functions in Python do not look at: they pass them on.
+_PASSED_ON = frozenset((
+    "align_corners", "ceil_mode", "include_last_offset", "keepdim", "log_input", "log_target", "return_counts",
+    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "training", "zero_infinity",
+))  # fmt: skip
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
 _KNOWN = _LISTS | set(_SINGLE)
+_CHECKED = _LISTS | {"Tensor", "bool", "str"}
 # What parameters without an annotation are by PyTorch's names for them.
 _NAMES = {
     "self": "Tensor", "input": "Tensor | number", "tensor1": "Tensor | number", "tensor2": "Tensor | number",
@@ -75,7 +94,20 @@ _compiled: list[tuple[Any, Any, bool]] = []
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
 _BARE_METHODS = frozenset(
-    ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive", "view")
+    (
+        "backward",
+        "norm",
+        "size",
+        "split",
+        "stride",
+        "to",
+        "type",
+        "unflatten",
+        "unique",
+        "unique_consecutive",
+        "view",
+        "where",
+    )
 )
 
 
@@ -137,7 +169,8 @@ def guard_methods() -> None:
             code = function.__code__
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             numpy_names = any(n in NUMPY_NAMES for n in names)
-            if not name.startswith("_") and (numpy_names or name in AS_ONE or _takes(function, "dtype")):
+            given = numpy_names or name in AS_ONE or _takes(function, "dtype") or _takes_others(function)
+            if not name.startswith("_") and given:
                 setattr(Tensor, name, _guard(function, name, function.__module__, numpy_names))
 
 
@@ -147,6 +180,19 @@ def _takes(function, *names: str) -> bool:
         return False
     code = function.__code__
     return any(n in names for n in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def _takes_others(function) -> bool:
+    """Whether a method has another parameter that is a tensor, a str or a bool.
+
+    (Importing asks all methods: a signature would be slow.)
+    """
+    code = function.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    annotations = function.__annotations__
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    flags = any(d is True or d is False for d in defaults)
+    return flags or any(annotations.get(n, "").partition(" | ")[0] in _CHECKED for n in names)
 
 
 def _takes_tensors(function) -> bool:
@@ -178,7 +224,7 @@ def _become(guard, function, numpy_names: bool):
 
 def _compile(guard, function, numpy_names: bool):
     cells = {"FUNCTION": function, "SELF": guard, "numpy_names": numpy_names}
-    made = function_of(text(function, numpy_names), cells, globals(), guard.__name__)
+    made = function_of(text(guard, function, numpy_names), cells, globals(), guard.__name__)
     parameters = _parameters(function)
     late, renamed = _late(parameters, numpy_names), _renamed(parameters, numpy_names)
     made.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
@@ -208,7 +254,7 @@ def _late(parameters: Mapping[str, inspect.Parameter], numpy_names: bool) -> lis
     return templates.late({p.name: p.default is p.empty for p in positional}) if numpy_names else []
 
 
-def text(function, numpy_names: bool) -> str:
+def text(guard, function, numpy_names: bool) -> str:
     """The text of the guard of a function (without defaults, which `_become` sets)."""
     parameters, arguments, star = [], [], False
     for p in _parameters(function).values():
@@ -225,12 +271,33 @@ def text(function, numpy_names: bool) -> str:
     given = templates.numpy_names(renamed, _late(_parameters(function), numpy_names), "SELF.__name__")
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
+    in_python = is_in_python(guard)
+    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in _PASSED_ON]
+    checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
-        parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
+        parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
         HANDLER is not None, ASKS,
     )  # fmt: skip
+
+
+def _flags(function) -> list[str]:
+    """The parameters that are bools."""
+    return [
+        p.name
+        for p in _parameters(function).values()
+        if p.annotation == "bool" or (p.annotation is p.empty and (p.default is True or p.default is False))
+    ]
+
+
+def _factors(function) -> list[str]:
+    """The parameters that are numbers to multiply by: their names say it."""
+    return [p.name for p in _parameters(function).values() if _is_factor(p)]
+
+
+def _is_factor(p: inspect.Parameter) -> bool:
+    return p.name in ("alpha", "beta") and p.kind is p.KEYWORD_ONLY and p.default.__class__ in (int, float)
 
 
 def _tensors(function) -> list[tuple[int, str, str]]:
@@ -293,19 +360,23 @@ def _check_plain(function, guard, values: tuple) -> None:
         name, _, none = str(p.annotation).partition(" | ")
         if p.annotation is p.empty and (p.default is True or p.default is False):
             name = "bool"
+        elif _is_factor(p):
+            name = "number"
         elif p.annotation is p.empty and p.name in _SIZES:
             name = "sizes"
         elif p.name == "out":
             name, none = "out", "None"
-            if isinstance(value, Tensor | list | tuple):
-                continue
-        if name not in _PLAIN or none not in ("", "None") or value is True or value is False:
+        if name not in _PLAIN or none not in ("", "None") or (value is None and (none or p.default is None)):
             continue
-        excluded, wanted = _PLAIN[name]
-        of_many = isinstance(value, Tensor) and value._array.ndim > 0
-        if of_many or isinstance(value, excluded) or (value is None and not none and p.default is not None):
+        fits, wanted = _PLAIN[name]
+        of_many = name != "out" and isinstance(value, Tensor) and value._array.ndim > 0
+        if of_many or not fits(value):
             where = f"argument '{p.name}' (position {position})"
             raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {typename(value)}") from None
+        if value.__class__ is int and name == "int":
+            check_of_64_bits(value, p.name)
+        elif value.__class__ is int and name == "number" and not of_64_bits(value):
+            raise OverflowError(f"{_public_name(guard)}(): argument '{p.name}' is beyond 64 bits: {value}") from None
 
 
 ON_OVERRIDING_CLASS.append(ask_first)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import hide_callers, wrong_argument
+from tensorgrad.errors import check_of_64_bits, hide_callers, of_64_bits, wrong_argument
 from tensorgrad.layouts import strided
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.stubs import STORAGES
@@ -47,7 +47,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
             return op.compiled.kernels[first.__class__](*values)
-    if isinstance(error, TypeError | ValueError | AttributeError):
+    if isinstance(error, TypeError | ValueError | AttributeError | RuntimeError | OverflowError):
         _check_plain_values(op, arguments)
     other = _of_other_layout(values)
     if other is not None:
@@ -77,11 +77,18 @@ _PLAIN = {"number": (Number, "Number"), "float": (Number, "float"), "int": (Supp
 
 
 def _check_plain_values(op, arguments: tuple) -> None:
-    """Raises: TypeError for a number that is a string or the like."""
+    """Raises: TypeError for a number that is a string or the like, ValueError for an integer beyond 64 bits."""
     __tracebackhide__ = True
     for param, value in zip(op.params, arguments, strict=False):
         allowed, wanted = _PLAIN.get(param.annotation, (object, ""))
-        if not isinstance(value, allowed) and value is not None and value.__class__ not in STORAGES:
+        if wanted == "int" and value.__class__ is int:
+            check_of_64_bits(value, param.name)
+        if param.annotation == "shape" and isinstance(value, list | tuple):
+            for size in value:
+                if size.__class__ is int and not of_64_bits(size):
+                    raise wrong_argument(size, param.name, "tuple of ints of 64 bits") from None
+        fits = isinstance(value, allowed) or value is None or value.__class__ in STORAGES
+        if not fits and getattr(value, "ndim", None) != 0:
             raise wrong_argument(value, param.name, wanted) from None
 
 

@@ -135,6 +135,8 @@ def operand(op, i: int, value, first=None):
                 raise_not_a_tensor(op, 0, first)
             return np.asarray(value, dtypes.of_number(value).numpy), False
         if value.__class__ in NUMBERS:
+            if value.__class__ is int and not -(2**63) <= value < 2**64:
+                raise OverflowError("int too big to convert")
             return value, False
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             return plain_number(value), False

@@ -44,7 +44,7 @@ def show(name: str) -> str:
         users = guard.guarded({name: public}, "tensorgrad", name in FUNCTIONS)[name]
         if users is not public:
             numpy_names = inspect.getclosurevars(users).nonlocals["numpy_names"]
-            parts += ["# what users call", guard.text(public, numpy_names)]
+            parts += ["# what users call", guard.text(users, public, numpy_names)]
     if op is not None:
         parts += [
             f"# the row {op.signature}   kind: {op.kind}",

@@ -58,6 +58,7 @@ def {name}({parameters}):
     {slow_path}
     {unwrap}
     {defaults}
+    {checks}
     {promote}
     {prepare}
     try:
@@ -115,6 +116,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         slow_path=slow_path,
         unwrap="\n".join(_unwrap(op, i, p, variant) for i, p in enumerate(tensors)),
         defaults=defaults,
+        checks="" if variant == "operator" else checks(op),
         promote=_promote(op, tensors, variant),
         prepare=_prepare(op),
         array=", ".join((array, *op.cache)),
@@ -261,6 +263,18 @@ if {name} is not None and {name}.__class__ is not DTYPE:
 """
 
 
+FLAG = """
+if {name} is not False and {name} is not True:
+    check_flag({name}, "{name}")
+"""
+
+
+FACTOR = """
+if {name}.__class__ is not int and {name}.__class__ is not float:
+    {name} = as_factor({name}, "{name}")
+"""
+
+
 def given_otherwise(op: Op) -> str:
     """Lines that bring the arguments of a call into the form that the row has them in."""
     parts = []
@@ -269,6 +283,13 @@ def given_otherwise(op: Op) -> str:
         parts.append(fill(SCALARS_FIRST, tensors=tensors, scalars=", ".join(p.name for p in op.params if p.keyword)))
     parts += numpy_names([p.name for p in op.params], _late(op.params), repr(op.name))
     parts += [dtype_of(p.name, repr(op.name)) for p in op.params if p.annotation == "dtype"]
+    return "\n".join(parts)
+
+
+def checks(op: Op) -> str:
+    """Lines that refuse flags and factors that are none, once classes had their chance to override."""
+    parts = [flag(p.name) for p in op.params if p.annotation == "bool" and p.default != "None"]
+    parts += [factor(p.name) for p in op.params if p.annotation == "number" and p.default not in ("", "None")]
     return "\n".join(parts)
 
 
@@ -285,6 +306,16 @@ def numpy_names(names: list[str], late: list[str], function: str) -> list[str]:
 def dtype_of(name: str, function: str) -> str:
     """Lines that take Python's `float` and the like for a dtype."""
     return fill(DTYPE_OF, name=name, function=function)
+
+
+def flag(name: str) -> str:
+    """Lines that refuse what is not a bool."""
+    return fill(FLAG, name=name)
+
+
+def factor(name: str) -> str:
+    """Lines that refuse what is not a number."""
+    return fill(FACTOR, name=name)
 
 
 def _scalars_first(params: tuple[Param, ...]) -> bool:
@@ -936,6 +967,7 @@ def guard({parameters}):
     {ask}
     try:
         {handler}
+        {checks}
         {autocast}
         return FUNCTION({arguments})
     except Exception:
@@ -973,8 +1005,8 @@ if layout is not None and layout is not strided:
 
 
 def guard(
-    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool,
-    asks: bool,
+    parameters: list[str], arguments: list[str], given: list[str], checks: list[str], tensors: list[str],
+    autocast: bool, handler: bool, asks: bool,
 ) -> str:  # fmt: skip
     """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
     call = ", ".join(arguments)
@@ -990,6 +1022,7 @@ def guard(
         given="\n".join(given),
         ask=fill(ASK, ordinary=" and ".join(ordinary), positional=positional, named=named) if asks else "",
         handler=fill(HANDLER, arguments=call) if handler else "",
+        checks="\n".join(checks),
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),

@@ -12,7 +12,7 @@ from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_is_number, check_number
+from tensorgrad.errors import check_flags, check_is_number, check_number
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
@@ -145,6 +145,8 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     tensor([1.])
     """
     flags = [argument for argument in args if isinstance(argument, bool)]
+    if non_blocking is not False or copy is not False:
+        check_flags(non_blocking=non_blocking, copy=copy)
     non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])[:2]
     for argument in args:
         if argument.__class__ is dtypes.dtype or argument in dtypes.NUMBERS:

@@ -23,6 +23,7 @@ from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import check_sources, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import as_factor
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.return_types import return_type
@@ -164,6 +165,7 @@ def _scaled(input, other, alpha):
         other = other.to(dtypes.result_type_of([input._array, other._array]))  # the product has this dtype, too
     if alpha.__class__ is float and isinstance(other, Tensor) and other._array.dtype.kind == "f":
         return other * alpha
+    alpha = as_factor(alpha, "alpha")
     category = max(category_of(v) for v in (input, other))
     if isinstance(alpha, bool) and category != dtypes.bool.category:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")

@@ -191,7 +191,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @composite()
 def quantile(
-    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None
+    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out=None
 ) -> Tensor:
     """Computes the quantiles `q` (a number, or a tensor of them) of the elements along `dim`.
 
@@ -210,7 +210,7 @@ def quantile(
 
 @composite()
 def nanquantile(
-    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None
+    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out=None
 ) -> Tensor:
     """Computes the `quantile` of the elements that are not NaN.
 

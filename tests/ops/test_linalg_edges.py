@@ -211,3 +211,32 @@ def test_qr_without_its_first_factor(shape):
     q, r = tg.linalg.qr(matrix, mode="r")
     assert q.shape == (0,) and q.dtype is matrix.dtype and r.shape == tg.linalg.qr(matrix).R.shape
     assert tg.allclose(r.mT @ r, matrix.mT @ matrix)
+
+
+LOSSES = {
+    "U": lambda t, A: t.linalg.svd(A)[0].real.sum(),
+    "lengths of U": lambda t, A: t.linalg.svd(A)[0].abs().sum(),
+    "V": lambda t, A: t.linalg.svd(A)[2].real.sum(),
+    "U and V": lambda t, A: (lambda u, s, vh: (u @ vh).real.sum())(*t.linalg.svd(A)),
+    "singular values": lambda t, A: t.linalg.svdvals(A).sum(),
+    "eigenvectors": lambda t, A: t.linalg.eig(A)[1].real.sum(),
+    "their lengths": lambda t, A: t.linalg.eig(A)[1].abs().sum(),
+    "the matrix": lambda t, A: (lambda l, v: (v @ t.diag(l) @ t.linalg.inv(v)).real.sum())(*t.linalg.eig(A)),
+    "eigenvalues": lambda t, A: t.linalg.eigvals(A).abs().sum(),
+    "those of a Hermitian matrix": lambda t, A: t.linalg.eigh(A + A.mH)[1].real.sum(),
+    "their squares": lambda t, A: (t.linalg.eigh(A + A.mH)[1].abs() ** 4).sum(),
+}  # fmt: skip
+
+
+@alike
+def test_losses_that_depend_on_arbitrary_phases_have_no_gradient(t):
+    seen = []
+    for name, loss in LOSSES.items():
+        for create_graph in (False, True):
+            A = (t.arange(32.0, dtype=t.float64) ** 2 * 0.7).sin().view(2, 4, 4)
+            A = t.complex(A[0], A[1]).requires_grad_()
+            try:
+                seen.append((name, t.autograd.grad(loss(t, A), A, create_graph=create_graph)[0].detach()))
+            except RuntimeError as error:
+                seen.append((name, str(error)[:100]))
+    return seen

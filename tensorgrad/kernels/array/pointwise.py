@@ -236,6 +236,8 @@ def lerp_by_number(xp, x, end, weight):
     if _two_byte_float(x):
         return as_float32(lerp_by_number, xp, x, end, weight=weight)
     span = xp.subtract(end, x)
+    if x.dtype.kind == "f":
+        weight = x.dtype.type(weight)  # so that 1 - weight is rounded, too
     return xp.add(x, span * weight) if abs(weight) < 0.5 else xp.subtract(end, span * (1 - weight))
 
 

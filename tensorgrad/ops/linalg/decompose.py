@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -157,6 +159,20 @@ def qr(input: Tensor, some: bool = True, *, out=None) -> return_types.qr:
     return named(return_type("qr"), _qr(input, "reduced" if some else "complete"), out, qr)
 
 
+def _check_phases(function: str, vectors: str, inside: Tensor) -> None:
+    """Raises: RuntimeError if a loss depends on the phases of complex vectors, which are arbitrary.
+
+    `inside` is Vᴴ times the gradient of the vectors V.
+    """
+    if inside.is_complex() and inside._array.__class__ is np.ndarray:
+        turns = inside._array.diagonal(0, -2, -1).imag
+        if not (np.abs(turns) <= 1e-2).all():
+            raise RuntimeError(
+                f"{function}_backward: The {vectors} in the complex case are specified up to multiplication by "
+                "e^{i phi}. The specified loss function depends on this quantity, so it is ill-defined."
+            )
+
+
 def _svd_gradient(grads, input, U, S, Vh, full, needs):
     """The gradient of the reduced decomposition A = U S Vᴴ, from the gradients of U, S and Vᴴ."""
     g_u, g_s, g_vh = grads[0], grads[1], grads[2]
@@ -173,15 +189,18 @@ def _svd_gradient(grads, input, U, S, Vh, full, needs):
     gap = gap + identity(gap)
     middle = 0
     diagonal = None if g_s is None else g_s
+    both: Any = 0
     if g_u is not None:
-        inside = tn(conj(U), g_u)
+        inside = both = tn(conj(U), g_u)
         middle = ((inside - adjoint(inside)) / gap) * s_row
         if inside.is_complex():
             turned = (inside.diagonal(0, -2, -1).imag / S) * 1j
             diagonal = turned if diagonal is None else diagonal + turned
     if g_vh is not None:
         inside = nt(Vh, conj(g_vh))
+        both = inside + both
         middle = middle + s_column * ((inside - adjoint(inside)) / gap)
+    _check_phases("svd", "singular vectors", both)
     if diagonal is not None:
         middle = middle + diagonal.diag_embed()
     result = matmul(matmul(U, middle), Vh)
@@ -328,6 +347,7 @@ def _eigh_gradient(grads, L, V, needs):
     if g_v is not None:
         gap = L.unsqueeze(-2) - L.unsqueeze(-1)
         inside = tn(conj(V), g_v)
+        _check_phases("linalg_eigh", "eigenvectors", inside)
         inside = (inside - adjoint(inside)) * 0.5 / (gap + identity(gap))  # only rotations of the vectors count
         middle = inside - inside.diagonal(0, -2, -1).diag_embed()
     if g_l is not None:
@@ -417,6 +437,7 @@ def _eig_gradient(grads, L, V, needs):
     else:
         gap = conj(L.unsqueeze(-2) - L.unsqueeze(-1))
         inside = tn(conj(V), g_v)
+        _check_phases("linalg_eig", "eigenvectors", inside)
         along = inside.diagonal(0, -2, -1).real.unsqueeze(-2)
         middle = (inside - tn(conj(V), V) * along) / (gap + identity(gap))
         middle = middle - middle.diagonal(0, -2, -1).diag_embed()

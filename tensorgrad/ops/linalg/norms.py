@@ -6,7 +6,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import no_dimensions, wrap_dim, wrap_dims
+from tensorgrad.errors import check_flag, no_dimensions, wrap_dim, wrap_dims
 from tensorgrad.ops.linalg.decompose import svdvals
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.tensor import Tensor
@@ -19,6 +19,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     >>> torch.tensor([3.0, 4.0]).norm()
     tensor(5.)
     """
+    check_flag(keepdim, "keepdim")
     if isinstance(p, str) and p != "fro":
         if p != "nuc":
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")

@@ -148,7 +148,9 @@ def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
 
 
 @composite("function")
-def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def native_layer_norm(
+    input: Tensor, normalized_shape, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the result of `layer_norm`, the means and the reciprocal standard deviations.
 
     >>> x = torch.tensor([[1.0, 3.0], [10.0, 30.0]])

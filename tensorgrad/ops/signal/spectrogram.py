@@ -88,8 +88,10 @@ def _framed(window: Tensor, n_fft: int, win_length: int) -> Tensor:
 
 @composite()
 def stft(
-    input: Tensor, n_fft: int, hop_length=None, win_length=None, window=None, center: bool = True,
-    pad_mode: str = "reflect", normalized: bool = False, onesided=None, return_complex=None, align_to_window=None,
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True,
+    pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Computes spectra of overlapping frames of a signal: (signals, points) to (signals, frequencies, frames).
 
@@ -183,8 +185,9 @@ def _check_stft(signals, n_fft, hop_length, win_length, window, normalized, ones
 
 @composite()
 def istft(
-    input: Tensor, n_fft: int, hop_length=None, win_length=None, window=None, center: bool = True,
-    normalized: bool = False, onesided=None, length=None, return_complex: bool = False,
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True,
+    normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
     """Reconstructs the signal whose `stft` is closest to `input`: (signals, frequencies, frames) to (signals, points).
 
