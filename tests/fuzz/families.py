@@ -412,8 +412,9 @@ def attentions(d: Draw) -> str:
 
 
 def recurrent(d: Draw) -> str:
-    kind, gates = d.one(("lstm", 4), ("gru", 3))
-    steps, batch, width, hidden = d.size(1, 7), d.size(1, 20), d.size(1, d.one(12, 40)), d.size(1, d.one(12, 40))
+    kind, gates = d.one(("lstm", 4), ("lstm", 4), ("gru", 3), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1))
+    batch = d.size(1, d.one(4, 20))
+    steps, width, hidden = d.size(1, 7), d.size(1, d.one(12, 40)), d.size(1, d.one(12, 40))
     layers, ways, first, biases = d.one(1, 1, 2), d.one(1, 2), d.one(True, False), d.chance(0.7)
     d.ways = {"rnn._ROWS_AT_ONCE": d.one(1, 20, 256), "rnn._JOINT": d.one(0, 1 << 17)}
     parameters: list[str] = []
@@ -701,8 +702,7 @@ FAMILIES: dict[str, Family] = {
     "largest": Family(largest, ("topk",)),
     "softmaxes": Family(softmaxes, words("softmax log_softmax softmax.backward log_softmax.backward"), loose=2),
     "layer_norms": Family(
-        layer_norms, words("layer_norm layer_norm.backward"), words("rms_norm rms_norm.backward"), loose=8,
-        special=INFINITE,
+        layer_norms, words("layer_norm layer_norm.backward rms_norm rms_norm.backward"), loose=8, special=INFINITE,
     ),
     "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
         batch_norms, ("batch_norm", "batch_norm.backward"), ("move_running",), loose=8, special=()
@@ -727,7 +727,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "attentions": Family(attentions, ("attention", "attention.backward"), loose=4, special=()),
     "recurrent": Family(
-        recurrent, words("lstm_layer lstm_layer.backward gru_layer gru_layer.backward"), loose=4, special=()
+        recurrent, words("lstm_layer lstm_layer.backward gru_layer gru_layer.backward rnn_layer"), loose=4, special=()
     ),
     "losses": Family(
         losses,

@@ -16,7 +16,13 @@ from tests.support.processes import environment, run_python
 
 ROOT = Path(tensorgrad.__file__).parent.parent
 # Families that sum, which take a few seconds to compile each, and their programs.
-SUMMING = {"softmax": ("softmax",), "norm": ("norm",), "reduce": ("reduce",), "optim": ("optim.squares", "optim.adam")}
+SUMMING = {
+    "softmax": ("softmax",),
+    "norm": ("norm",),
+    "norm_of_rows": ("norm_of_rows",),
+    "reduce": ("reduce",),
+    "optim": ("optim.squares", "optim.adam"),
+}
 
 
 def digests(file: Path, *programs: str) -> list[str]:

@@ -131,6 +131,15 @@ def test_layer_norm(shape, axes, affine):
         check(with_gradient(lambda t, w, b: F.layer_norm(t, inner, w, b)), x, w, b, rtol=1e-4, atol=3e-5)
 
 
+@pytest.mark.parametrize(("shape", "axes"), [((4, 7), 1), ((2, 3, 5), 2), ((40, 33), 1), ((300, 16), 1), ((6,), 1)])
+@pytest.mark.parametrize("affine", [True, False])
+def test_rms_norm(shape, axes, affine):
+    inner = shape[len(shape) - axes :]
+    x, w = (np.random.default_rng(2).standard_normal(s).astype(np.float32) for s in (shape, inner))
+    call = with_gradient(lambda t, *w: F.rms_norm(t, inner, *w))
+    check(call, x, *([w] if affine else []), rtol=1e-4, atol=3e-5)
+
+
 # --- arithmetic, comparisons, choices --------------------------------------------------------------------------------
 
 ARITHMETIC = ["add", "sub", "mul", "div"]

@@ -39,6 +39,7 @@ BY_ROWS = {
     "softmax": lambda lib, x: x.softmax(-1),
     "log_softmax": lambda lib, x: x.log_softmax(-1),
     "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda lib, x: lib.nn.functional.rms_norm(x, x.shape[-1:]),
     "cumsum": lambda lib, x: x.cumsum(-1),
     "cumsum of columns": lambda lib, x: x.cumsum(-2),
     "sum": lambda lib, x: x.sum(),

@@ -14,7 +14,7 @@ from tests.support.compare import normal
 from tests.support.kernels import assert_like_numpy, fixtures
 
 F = tg.nn.functional
-FILES = ("norm", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
+FILES = ("norm", "norm_of_rows", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
 ROWS = [row for row in table.ROWS if row.kernel.partition(".")[0] in FILES]
 OF_THE_LOSS = {"sum"}  # these ops make one number of the results (see `with_gradients`)
 compiled, used = fixtures(ROWS, OF_THE_LOSS)

@@ -33,6 +33,7 @@ CALLS = {
     "broadcast": lambda x: x.reshape(200, -1) + x[:200, None],
     "softmax": lambda x: x.reshape(200, -1).softmax(1),
     "layer_norm": lambda x: F.layer_norm(x.reshape(200, -1), (x.numel() // 200,)),
+    "rms_norm": lambda x: F.rms_norm(x.reshape(200, -1), (x.numel() // 200,)),
     "batch_norm": lambda x: F.batch_norm(x.reshape(20, 10, -1), x[:10], x[10:20].exp(), x[:10], x[:10]),
     "conv2d": lambda x: F.conv2d(x.reshape(2, 10, 60, -1), x[:90].reshape(1, 10, 3, 3)),
     "max_pool2d": lambda x: F.max_pool2d(x.reshape(2, 10, 60, -1), 2),

@@ -1,4 +1,4 @@
-"""Compiled LSTM and GRU layers beside torch: layouts, directions, projections, dropout, packed sequences, dtypes."""
+"""Compiled recurrent layers beside torch: layouts, directions, projections, dropout, packed sequences, dtypes."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ from tensorgrad.kernels.compiled import table  # noqa: E402
 from tests.support.compare import assert_close, normal  # noqa: E402
 from tests.support.kernels import fixtures  # noqa: E402
 
-ROWS = [row for row in table.ROWS if row.kernel.partition(".")[0] == "rnn"]
+ROWS = [row for row in table.ROWS if row.kernel.partition(".")[0] in ("rnn", "rnn_few")]
 compiled, used = fixtures(ROWS)
 
 
-def run(library, kind, x, way, dtype="float32", **options):
+def run(library, kind, x, way, dtype="float32", hidden=21, **options):
     """Returns the output, the final states, and the gradients of the input, the first states and all weights."""
     library.manual_seed(0)
-    layer = getattr(library.nn, kind)(9, 21, dtype=getattr(library, dtype), **options)
+    layer = getattr(library.nn, kind)(9, hidden, dtype=getattr(library, dtype), **options)
     given = library.tensor(x, dtype=getattr(library, dtype), requires_grad=True)
     first = options.get("batch_first", False)
     if way == "transposed":  # in memory, the other order
@@ -33,7 +33,7 @@ def run(library, kind, x, way, dtype="float32", **options):
         given_now = given
     directions = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
     batch = given_now.shape[0 if first else 1]
-    sizes = [options.get("proj_size") or 21, 21] if kind == "LSTM" else [21]
+    sizes = [options.get("proj_size") or hidden, hidden] if kind == "LSTM" else [hidden]
     states = [
         library.tensor(normal(directions, batch, size, seed=n), dtype=getattr(library, dtype), requires_grad=True)
         for n, size in enumerate(sizes)
@@ -74,6 +74,33 @@ def compare(kind, shape, way="plain", dtype="float32", **options):
 def test_layers(kind, options, way, used):
     compare(kind, (27, 19, 9), way, **options)
     assert used == {f"{kind.lower()}_layer", f"{kind.lower()}_layer.backward"}
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4])
+@pytest.mark.parametrize("hidden", [2, 21, 64])
+@pytest.mark.parametrize("way", ["plain", "packed"])
+def test_few_sequences(kind, batch, hidden, way, used):
+    compare(kind, (6, batch, 9), way, hidden=hidden)
+    assert f"{kind.lower()}_layer" in used
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("way", ["plain", "transposed", "packed"])
+def test_layers_on_few_sequences(kind, options, way, used):
+    compare(kind, (3, 4, 9), way, **options)
+    assert f"{kind.lower()}_layer" in used
+
+
+def test_a_plain_recurrence_of_few_sequences(used):
+    compare("RNN", (6, 3, 9), nonlinearity="relu", num_layers=2)
+    assert used == {"rnn_layer"}
+
+
+def test_a_plain_recurrence_of_many_sequences_is_left_to_numpy(used):
+    compare("RNN", (6, 5, 9))
+    assert not used
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

@@ -64,6 +64,7 @@ def drawn(seed: int) -> Iterator[Any]:
         x, w, b = numbers(n, m), numbers(m), numbers(m)
         yield from [*both(x.softmax(-1), x), *both(x.log_softmax(-1), x)]
         yield from both(F.layer_norm(x, (m,), w, b), x, w, b)
+        yield from both(F.rms_norm(x, (m,), w), x, w)
         yield from both(F.cross_entropy(x, torch.tensor(r.integers(0, m, n)), reduction="none"), x)
         shape = up_to(9, 20, 30, 30)
         x, w, b = numbers(*shape), numbers(shape[1]), numbers(shape[1])
@@ -94,7 +95,7 @@ def drawn(seed: int) -> Iterator[Any]:
         yield from both(F.conv2d(x, w, padding=1), x, w)
         yield from [*both(F.avg_pool2d(x, 2), x), *both(F.adaptive_avg_pool2d(x, 1), x)]
         hidden, features, rows = up_to(70, 40, 20)
-        for kind in (torch.nn.LSTM, torch.nn.GRU):
+        for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             net, x = kind(features, hidden), numbers(5, rows, features)
             for p in net.parameters():
                 p.data = numbers(*p.shape).detach() * 0.2

@@ -230,6 +230,7 @@ def _norms() -> list[Any]:
     for shape in ((9, 33), (5, 1, 7)):
         x, w, b = _normal(*shape), _normal(shape[-1], seed=1), _normal(shape[-1], seed=2)
         found += _back(F.layer_norm(x, shape[-1:], w, b), x, w, b)
+        found += _back(F.rms_norm(x, shape[-1:], w, 1e-5), x, w)
     for shape in ((6, 5, 7, 3), (33, 5), (2, 6, 40)):
         c = shape[1]
         for training in (True, False):
@@ -308,12 +309,13 @@ def _recurrent() -> list[Any]:
     import tensorgrad as torch
 
     found: list[Any] = []
-    for kind in (torch.nn.LSTM, torch.nn.GRU):
+    for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
         torch.manual_seed(0)
-        for batch_first in (False, True):
-            net, x = kind(9, 21, batch_first=batch_first), _normal(17, 18, 9)
-            found += _back(net(x)[0], x)
-            found += [p.grad for p in net.parameters()]
+        for shape in ((17, 18, 9), (17, 2, 9), (3, 17, 9)):  # many sequences, and few
+            for batch_first in (False, True):
+                net, x = kind(9, 21, batch_first=batch_first), _normal(*shape)
+                found += _back(net(x)[0], x)
+                found += [p.grad for p in net.parameters()]
     return found
 
 
@@ -419,8 +421,9 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "optim.scale": _clipped,
     "random": _random, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
-    "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
-    "rnn": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
+    "matmul": _products, "pool": _pools, "norm": _norms,
+    "norm_of_rows": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
+    "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
     "quantized": _small_weights, "integer_products": _integers,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Layer, batch and group normalization, forward and backward: each row, channel or group is read twice, written once.
+"""Batch and group normalization, forward and backward: each channel or group is read twice, written once.
 
 Moments of channels and groups are computed row by row, of long rows piece by piece, and combined in double precision
 (moments.py), so they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
@@ -13,11 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled import norm_of_points
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
-from tensorgrad.kernels.compiled.moments import row_sum, with_row
+from tensorgrad.kernels.compiled.moments import with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
@@ -91,97 +90,36 @@ def _per_channel(x, *parameters):
     return x.shape[0], x.shape[1], math.prod(x.shape[2:])
 
 
+@lru_cache(maxsize=128)
+def filled(count: int, number: float):
+    """An array that stands for a parameter which is not given. Nothing writes to it."""
+    return np.full(count, number, F32)
+
+
 def _given(parameter, count: int, number: float):
-    return np.full(count, number, F32) if parameter is None else parameter
+    return filled(count, number) if parameter is None else parameter
 
 
-# --- layer norm ------------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=1)
+def _add_up():
+    @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
+    def loop(parts, at, out, first, last):
+        """Adds up columns, the first of which is column `at`, row by row."""
+        to = out[first:last]
+        to[:] = F(0.0)
+        for n in range(parts.shape[0]):
+            part = parts[n, at + first : at + last]
+            for i in range(to.size):
+                to[i] += part[i]
+
+    return loop
 
 
-_squares = total(lambda x, mean: (x - mean) * (x - mean), numbers=1)  # Σ (x - mean)²
-
-
-_LONG = 1 << 18  # elements of a row from which on a sum in float32 has too few digits: NumPy's kernel adds up pieces
-
-
-def _layer_norm():
-    @shared(f"void({MATRIX}, float32[::1], float32[::1], float32, {MATRIX}, float32[::1], float32[::1], int64, int64)")
-    def loop(x, weight, bias, eps, out, means, rstds, first, last):
-        for n in range(first, last):
-            row, to = x[n], out[n]
-            size = F(row.size)
-            mean = row_sum(row) / size
-            rstd = F(1.0) / F(math.sqrt(_squares(row, mean) / size + eps))
-            means[n], rstds[n] = mean, rstd
-            for i in range(row.size):
-                to[i] = (row[i] - mean) * rstd * weight[i] + bias[i]
-
-    def kernel(x, weight, bias, axes, eps):
-        width = x.shape[-1] if len(axes) == 1 else math.prod(x.shape[x.ndim - len(axes) :])
-        if not 0 < width < _LONG or not (
-            suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))
-        ):
-            return NotImplemented
-        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
-        shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
-        rows, lead = x.size // width, (*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
-        out, means, rstds = np.empty(x.shape, F32), np.empty(lead, F32), np.empty(lead, F32)
-        wide = (rows, width)
-        args = (x.reshape(wide), scale, shift, F(eps), out.reshape(wide), means.reshape(-1), rstds.reshape(-1))
-        thread_pool.run(loop, rows, args, 3 * x.size)
-        return out, means, rstds
-
-    return kernel
-
-
-# Σ g w and Σ g w (x - mean) rstd of a row.
-_layer_norm_sums = total(
-    lambda g, x, w, mean, rstd: (g * w, (g * w) * ((x - mean) * rstd)), arrays=3, numbers=2, results=2, blocks=3
-)
-
-
-_BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
-
-
-def _layer_norm_grad():
-    @shared(
-        f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, float32[:,:,::1], int64, "
-        "int64, int64)",
-    )
-    def loop(g, x, means, rstds, weight, gx, sums, part, first, last):
-        # The parts of the parameters' gradients are blocks of rows, determined by the shape and not by the threads.
-        for block in range(first, last):
-            dw, db = sums[block, 0], sums[block, 1]
-            for n in range(block * part, min((block + 1) * part, x.shape[0])):
-                slopes, row, to = g[n], x[n], gx[n]
-                mean, rstd = means[n], rstds[n]
-                plain, along = _layer_norm_sums(slopes, row, weight, mean, rstd)
-                plain, along = plain / F(row.size), along / F(row.size)
-                for i in range(row.size):
-                    normal = (row[i] - mean) * rstd
-                    to[i] = rstd * (slopes[i] * weight[i] - plain - normal * along)
-                    dw[i] += slopes[i] * normal
-                    db[i] += slopes[i]
-
-    def kernel(g, x, weight, mean, rstd, axes, need):
-        width = math.prod(x.shape[x.ndim - len(axes) :])
-        if not (suits(g) and suits(x) and suits(mean) and suits(rstd)) or not 0 < width < _LONG or g.shape != x.shape:
-            return NotImplemented
-        if weight is not None and not suits(weight):
-            return NotImplemented
-        rows = x.size // width
-        blocks = max(1, min(_BLOCKS, rows // 16))
-        part = -(-rows // blocks)
-        gx = np.empty(x.shape, F32)
-        sums = np.zeros((blocks, 2, width), F32)
-        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
-        flat = (g.reshape(rows, width), x.reshape(rows, width), mean.reshape(-1), rstd.reshape(-1), scale)
-        thread_pool.run(loop, blocks, (*flat, gx.reshape(rows, width), sums, part), 4 * x.size)
-        shape = x.shape[x.ndim - len(axes) :]
-        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
-        return gx if need[0] else None, gw, gb
-
-    return kernel
+def _total(parts, at: int, count: int):
+    """The sum of the rows of a matrix, of `count` columns from `at` on."""
+    made = np.empty(count, F32)
+    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    return made
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
@@ -497,6 +435,7 @@ def _weighted(g, row, weight, mean):
 
 def _group_norm_grad():
     norm_of_points.backward_loops()
+    _add_up()
 
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
@@ -569,15 +508,13 @@ def _group_norm_grad():
             thread_pool.run(
                 long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
             )
-            dots, sums = dots.sum(0), sums.sum(0)
+            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
         return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
 
     return kernel
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "layer_norm": _layer_norm,
-    "layer_norm_grad": _layer_norm_grad,
     "batch_norm": _batch_norm,
     "batch_norm_grad": _batch_norm_grad,
     "group_norm": _group_norm,

@@ -5,13 +5,10 @@ the gradients of the gates are then multiplied with what the steps began with, f
 they are in a cache. (If the weights are large, that is one product of whole matrices afterwards.) Every number is
 summed for its own sequence, or over the rows of all sequences in order, so results do not depend on how many sequences
 a thread takes.
-
-Rows of `x` and `out` may be ordered by sequence; the row of step t and sequence b is `outer[t] + b apart`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -19,17 +16,17 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
-from tensorgrad.kernels.compiled import functions, matmul
+from tensorgrad.kernels.compiled import functions, matmul, rnn_few
 from tensorgrad.kernels.compiled.functions import F
-from tensorgrad.kernels.compiled.gates import gru_slopes, gru_step, lstm_slopes, lstm_step
+from tensorgrad.kernels.compiled.gates import gru_slopes, lstm_slopes
 from tensorgrad.kernels.compiled.layout import in_rows
+from tensorgrad.kernels.compiled.rnn_steps import empty, gru_units, lstm_units, outer_rows, schedule, takes
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import EVEN, PAD, across, along, flat
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, turn
 from tensorgrad.settings import get_num_threads
-from tensorgrad.storage.fresh import aligned
 
 _SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time: at most, and if there are few
 _JOINT = 1 << 17  # numbers of both weights that are multiplied together: beyond that, each is read from farther away
@@ -38,14 +35,6 @@ _DEEP = np.int64(128)  # of them that are multiplied at a time: three registers 
 _UNIT = np.int64(EVEN)  # rows of a weight's gradient that a thread takes at a time
 _PANEL = np.int64(3 * LANES)  # columns of a panel of weights: its rows are read one after the other, however many
 _STEPS, _ROW = "int64[::1]", "float32[::1]"
-
-
-def _takes(*arrays) -> bool:
-    return all(a is None or (a.__class__ is np.ndarray and a.dtype is F32) for a in arrays)
-
-
-def _empty(*shape):
-    return aligned(math.prod(shape), F32).reshape(shape)
 
 
 @inner
@@ -121,7 +110,7 @@ def _beside_loop():
 
 
 def _empty_panels(depth, columns):
-    return _empty(-(-columns // int(_PANEL)) * int(_PANEL) * depth)
+    return empty(-(-columns // int(_PANEL)) * int(_PANEL) * depth)
 
 
 def _turned(*weights):
@@ -144,18 +133,6 @@ def _beside(*weights):
         thread_pool.run(_beside_loop(), depth, given, 2 * weight.size)
         column += weight.shape[1]
     return panels
-
-
-def _schedule(sizes, reverse):
-    """Returns the first row and number of sequences of each step, in the order of computation."""
-    counts = np.array(sizes, np.int64)
-    starts = np.cumsum(counts) - counts
-    return (starts[::-1].copy(), counts[::-1].copy()) if reverse else (starts, counts)
-
-
-def _outer(starts, sizes, batch_first):
-    """Returns the first sequence's row in `x` and `out` at each step, and how far those of the others are apart."""
-    return (starts // sizes[0], len(sizes)) if batch_first else (starts, 1)
 
 
 def _stretches(starts, counts):
@@ -219,10 +196,10 @@ class _Weights:
         self.rows, self.step, self.ahead = gates * hidden, _spaced(gates * hidden + ahead), ahead
         self.sizes, self.wide = (hidden, features), tuple(-(-n // LANES) * LANES for n in (hidden, features))
         self.beside, self.pitch = self.wide[0], _spaced(sum(self.wide))
-        self.slopes, self.inputs = _empty(rows * self.step + PAD), _empty(rows * self.pitch)
+        self.slopes, self.inputs = empty(rows * self.step + PAD), empty(rows * self.pitch)
         if self.wide != self.sizes:
             self.inputs.fill(0)  # what is beside the inputs is multiplied, too
-        self.hh, self.ih = (_empty(self.rows * wide) for wide in self.wide)
+        self.hh, self.ih = (empty(self.rows * wide) for wide in self.wide)
         self.fresh = True
 
     def add(self, rows: int) -> None:
@@ -254,31 +231,15 @@ def _times(product: Callable, a, b):
 # --- LSTM ------------------------------------------------------------------------------------------------------------
 
 
-@inner(fastmath={"contract"})
-def _lstm_rest(inside, i, bias, state, s, acts, a, cells, c, out, o, h, n, hidden, begin):
-    """Does what `lstm_step` does, for the units of the cell from `begin` on, which fill no register."""
-    for k in range(begin, hidden):
-        inputs = functions.sigmoid(inside[i + k] + bias[k])
-        forget = functions.sigmoid(inside[i + hidden + k] + bias[hidden + k])
-        new = functions.tanh(inside[i + 2 * hidden + k] + bias[2 * hidden + k])
-        output = functions.sigmoid(inside[i + 3 * hidden + k] + bias[3 * hidden + k])
-        cell = forget * state[s + k] + inputs * new
-        acts[a + k], acts[a + hidden + k], acts[a + 2 * hidden + k], acts[a + 3 * hidden + k] = (
-            inputs, forget, new, output,
-        )  # fmt: skip
-        state[s + k] = cells[c + k] = cell
-        out[o + k] = h[n + k] = output * functions.tanh(cell)
-
-
 def _lstm():
-    _turned_loop()
+    _turned_loop(), rnn_few.lstm_loop()
 
     @shared(f"void({MATRIX}, {_ROW}, {_ROW}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {_STEPS}, {_STEPS}, "
             f"{_STEPS}, int64, int64, int64, int64)")  # fmt: skip
     def loop(x, panels, bias, h, c, acts, cells, out, starts, counts, outer, apart, several, first, last):
         batch, hidden = h.shape
         features, wide = x.shape[1], _whole(4 * hidden)
-        depth, blocks = hidden + features, hidden // LANES
+        depth = hidden + features
         step = _apart(depth)  # of the rows that are multiplied: the hidden state, and the input beside it
         inside, rows = np.empty((several + PAD) * wide, F32), np.empty(several * step, F32)
         all_x, all_h, all_c = flat(x), flat(h), flat(c)
@@ -295,22 +256,21 @@ def _lstm():
                 _times_panels(rows, NO, step, panels, depth, inside, NO, wide, wide, present)
                 for r in range(present):
                     n, o, s = top + r, (far + r * apart) * hidden, (low + r) * hidden
-                    lstm_step(inside, r * wide, bias, NO, all_c, s, all_acts, n * 4 * hidden, all_cells, n * hidden,
-                              all_out, o, rows, r * step, hidden, blocks)  # fmt: skip
-                    if blocks * LANES < hidden:
-                        _lstm_rest(inside, r * wide, bias, all_c, s, all_acts, n * 4 * hidden, all_cells, n * hidden,
-                                   all_out, o, rows, r * step, hidden, blocks * LANES)  # fmt: skip
+                    lstm_units(inside, r * wide, bias, NO, all_c, s, all_acts, n * 4 * hidden, all_cells, n * hidden,
+                               all_out, o, rows, r * step, hidden)  # fmt: skip
             matmul.copied(rows, NO, step, all_h, low * hidden, hidden, high - low, hidden)
 
     def kernel(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, batch_first):
-        if w_hr is not None or not x.size or not _takes(x, h0, c0, w_ih, w_hh, b_ih, b_hh) or not h0.size:
+        if w_hr is not None or not x.size or not takes(x, h0, c0, w_ih, w_hh, b_ih, b_hh) or not h0.size:
             return NotImplemented
+        if len(h0) <= rnn_few.SEQUENCES:
+            return rnn_few.lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first)
         bias = np.zeros(len(w_ih), F32) if b_ih is None else b_ih + b_hh
         x, hidden = in_rows(x), h0.shape[1]
-        acts, out, cells = _empty(len(x), len(w_ih)), _empty(len(x), hidden), _empty(len(x), hidden)
+        acts, out, cells = empty(len(x), len(w_ih)), empty(len(x), hidden), empty(len(x), hidden)
         h, c, several = np.array(h0, order="C"), np.array(c0, order="C"), _together(len(h0))
-        starts, counts = _schedule(sizes, reverse)
-        steps = (starts, counts, *_outer(starts, sizes, batch_first))
+        starts, counts = schedule(sizes, reverse)
+        steps = (starts, counts, *outer_rows(starts, sizes, batch_first))
         args = (x, _turned(w_hh, w_ih), bias, h, c, acts, cells, out, *steps, several)
         thread_pool.run(loop, -(-len(h) // several), args, acts.size * (hidden + x.shape[1] + 64) // 16)
         return out, h, c, acts, cells
@@ -389,17 +349,17 @@ def _lstm_grad():
         g, gh, gc = grads
         if w_hr is not None or not x.size or not out.size:
             return NotImplemented
-        if not _takes(g, gh, gc, x, h0, c0, w_ih, w_hh, out, acts, cells):
+        if not takes(g, gh, gc, x, h0, c0, w_ih, w_hh, out, acts, cells):
             return NotImplemented
         given = [in_rows(a) for a in (acts, cells, out, x, h0, c0)]
         dh, dc = np.array(gh, order="C"), np.array(gc, order="C")
         sums, several = np.zeros((len(dh), acts.shape[1]), F32), _together(len(dh))
         hidden, features = out.shape[1], x.shape[1]
         joint = acts.shape[1] * (hidden + features) <= _JOINT
-        starts, counts = _schedule(sizes, reverse)
-        outer, apart = _outer(starts, sizes, batch_first)
+        starts, counts = schedule(sizes, reverse)
+        outer, apart = outer_rows(starts, sizes, batch_first)
         if joint:
-            stretches, panels, gx = _stretches(starts, counts), _beside(w_hh, w_ih), _empty(*x.shape)
+            stretches, panels, gx = _stretches(starts, counts), _beside(w_hh, w_ih), empty(*x.shape)
             weights = _Weights(4, hidden, features, max(rows for *_, rows in stretches))
             slopes, inputs, spaces = weights.slopes, weights.inputs, (weights.step, weights.pitch, weights.beside)
         else:
@@ -428,28 +388,16 @@ def _lstm_grad():
 # --- GRU -------------------------------------------------------------------------------------------------------------
 
 
-@inner(fastmath={"contract"})
-def _gru_rest(inside, i, m, f, bias, state, s, acts, a, out, o, begin, hidden):
-    """Does what `gru_step` does, for the units of the cell from `begin` on, which fill no register."""
-    for k in range(begin, hidden):
-        reset = functions.sigmoid(inside[i + k] + bias[k])
-        update = functions.sigmoid(inside[i + hidden + k] + bias[hidden + k])
-        kept = inside[m + k] + bias[3 * hidden + k]
-        new = functions.tanh(inside[f + k] + bias[2 * hidden + k] + reset * kept)
-        acts[a + k], acts[a + hidden + k], acts[a + 2 * hidden + k], acts[a + 3 * hidden + k] = reset, update, new, kept
-        state[s + k] = out[o + k] = new + update * (state[s + k] - new)
-
-
 def _gru():
-    _turned_loop()
+    _turned_loop(), rnn_few.gru_loop()
 
     @shared(f"void({MATRIX}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {MATRIX}, {MATRIX}, {MATRIX}, {_STEPS}, {_STEPS}, "
             f"{_STEPS}, int64, int64, int64, int64)")  # fmt: skip
     def loop(x, both, of_h, of_x, bias, h, acts, out, starts, counts, outer, apart, several, first, last):
         """Gates in the order reset, update, new; `acts` also holds the hidden state's contribution to the new gate."""
         batch, hidden = h.shape
-        features, blocks = x.shape[1], hidden // LANES
-        depth, step, more, one = hidden + features, _apart(hidden + features), _whole(2 * hidden), _whole(hidden)
+        features, more, one = x.shape[1], _whole(2 * hidden), _whole(hidden)
+        depth, step = hidden + features, _apart(hidden + features)
         fresh, wide = more + one, more + 2 * one
         inside, rows = np.empty((several + PAD) * wide, F32), np.empty(several * step, F32)
         all_x, all_h, all_acts, all_out = flat(x), flat(h), flat(acts), flat(out)
@@ -467,27 +415,26 @@ def _gru():
                 _times_panels(rows, hidden, step, of_x, features, inside, fresh, wide, one, present)
                 for r in range(present):
                     i, a, o = r * wide, (top + r) * 4 * hidden, (far + r * apart) * hidden
-                    gru_step(inside, i, inside, i + more, inside, i + fresh, bias, NO, rows, r * step, all_acts, a,
-                             all_out, o, hidden, blocks)  # fmt: skip
-                    if blocks * LANES < hidden:
-                        _gru_rest(inside, i, i + more, i + fresh, bias, rows, r * step, all_acts, a, all_out, o,
-                                  blocks * LANES, hidden)  # fmt: skip
+                    gru_units(inside, i, inside, i + more, inside, i + fresh, bias, NO, rows, r * step, all_acts, a,
+                              all_out, o, hidden)  # fmt: skip
             matmul.copied(rows, NO, step, all_h, low * hidden, hidden, high - low, hidden)
 
     def kernel(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
-        if not x.size or not h0.size or not _takes(x, h0, w_ih, w_hh, b_ih, b_hh):
+        if not x.size or not h0.size or not takes(x, h0, w_ih, w_hh, b_ih, b_hh):
             return NotImplemented
+        if len(h0) <= rnn_few.SEQUENCES:
+            return rnn_few.gru(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first)
         x, hidden, several = in_rows(x), h0.shape[1], _together(len(h0))
         bias = np.zeros(4 * hidden, F32)
         if b_ih is not None:
             bias[: 3 * hidden] = b_ih
             bias[: 2 * hidden] += b_hh[: 2 * hidden]
             bias[3 * hidden :] = b_hh[2 * hidden :]
-        acts, out, h = _empty(len(x), 4 * hidden), _empty(len(x), hidden), np.array(h0, order="C")
-        starts, counts = _schedule(sizes, reverse)
+        acts, out, h = empty(len(x), 4 * hidden), empty(len(x), hidden), np.array(h0, order="C")
+        starts, counts = schedule(sizes, reverse)
         both, of_h, of_x = w_hh[: 2 * hidden], w_hh[2 * hidden :], w_ih[2 * hidden :]
         panels = _turned(both, w_ih[: 2 * hidden]), _turned(of_h), _turned(of_x)
-        args = (x, *panels, bias, h, acts, out, starts, counts, *_outer(starts, sizes, batch_first), several)
+        args = (x, *panels, bias, h, acts, out, starts, counts, *outer_rows(starts, sizes, batch_first), several)
         thread_pool.run(loop, -(-len(h) // several), args, len(x) * 3 * hidden * (hidden + x.shape[1] + 64) // 16)
         return out, h, acts
 
@@ -562,20 +509,20 @@ def _gru_grad():
 
     def kernel(grads, x, h0, w_ih, w_hh, out, acts, sizes, reverse, batch_first):
         g, gh = grads
-        if not x.size or not out.size or not _takes(g, gh, x, h0, w_ih, w_hh, out, acts):
+        if not x.size or not out.size or not takes(g, gh, x, h0, w_ih, w_hh, out, acts):
             return NotImplemented
         acts, out, x, h0 = (in_rows(a) for a in (acts, out, x, h0))
         hidden, features, dh, several = out.shape[1], x.shape[1], np.array(gh, order="C"), _together(len(gh))
         sums, joint = np.zeros((len(dh), 4 * hidden), F32), 3 * hidden * (hidden + features) <= _JOINT
-        starts, counts = _schedule(sizes, reverse)
-        outer, apart = _outer(starts, sizes, batch_first)
+        starts, counts = schedule(sizes, reverse)
+        outer, apart = outer_rows(starts, sizes, batch_first)
         turned = np.concatenate((w_ih[2 * hidden :], w_ih[: 2 * hidden]))  # new, reset, update, as the slopes
         if joint:
-            stretches, panels, gx = _stretches(starts, counts), _beside(turned), _empty(*x.shape)
+            stretches, panels, gx = _stretches(starts, counts), _beside(turned), empty(*x.shape)
             weights = _Weights(3, hidden, features, max(rows for *_, rows in stretches), hidden)
             slopes, inputs, spaces = weights.slopes, weights.inputs, (weights.step, weights.pitch, weights.beside)
         else:
-            stretches, panels, gx = [(0, len(sizes), 0, len(x))], _empty(0), np.empty((len(x), 0), F32)
+            stretches, panels, gx = [(0, len(sizes), 0, len(x))], empty(0), np.empty((len(x), 0), F32)
             slopes, inputs = np.empty((len(x), 4 * hidden), F32), np.empty((len(x), hidden + features), F32)
             spaces = (4 * hidden, hidden + features, hidden)
         arrays = (in_rows(g), dh, acts, out, x, h0, _beside(w_hh), panels, slopes.reshape(-1), sums,

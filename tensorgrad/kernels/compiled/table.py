@@ -37,7 +37,8 @@ ROWS = (
     Row("softmax", "softmax.softmax", 1024), Row("log_softmax", "softmax.log_softmax", 1024),
     Row("softmax.backward", "softmax.softmax_grad", 4096),
     Row("log_softmax.backward", "softmax.log_softmax_grad", 4096),
-    Row("layer_norm", "norm.layer_norm", 256), Row("layer_norm.backward", "norm.layer_norm_grad", 256),
+    Row("layer_norm", "norm_of_rows.layer_norm", 256), Row("layer_norm.backward", "norm_of_rows.layer_norm_grad", 256),
+    Row("rms_norm", "norm_of_rows.rms_norm", 256), Row("rms_norm.backward", "norm_of_rows.rms_norm_grad", 256),
     Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
     Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
@@ -71,10 +72,12 @@ ROWS = (
     Row("bag_lookup", "embedding.lookup", 256, 1), Row("bag_lookup_grad", "embedding.lookup_grad", 256, 1),
     Row("lstm_layer", "rnn.lstm", 512), Row("lstm_layer.backward", "rnn.lstm_grad", 512, 1),
     Row("gru_layer", "rnn.gru", 512), Row("gru_layer.backward", "rnn.gru_grad", 512, 1),
+    Row("rnn_layer", "rnn_few.rnn", 512),
     Row("cumsum", "scan.cumsum", 1024), Row("cumsum_reversed", "scan.cumsum_reversed", 1024),
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
     # Helpers, which belong to no op: optimizers, samplers and the thread pool look them up by name.
     WAITING,
+    *(Row(f"joint_{name}", f"broadcast.{name}", 1) for name in ARITHMETIC),  # of equal shapes, too (capture/links.py)
     Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
     Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
     Row("bernoulli_mask", "random.mask", 2048), Row("uniform_numbers", "random.uniform", 16384),
@@ -102,7 +105,8 @@ def _by_rows(kernel: Callable, given: tuple) -> Any:
 # How a family's kernels handle arrays that are not row-major. NumPy runs the families without an entry.
 LAYOUTS = {
     "pointwise": _by_elements,
-    "softmax": _by_rows, "scan": _by_rows, "pool": _by_rows, "norm": _by_rows, "loss": _by_rows,
+    "softmax": _by_rows, "scan": _by_rows, "pool": _by_rows, "norm": _by_rows, "norm_of_rows": _by_rows,
+    "loss": _by_rows,
 }  # fmt: skip
 
 
