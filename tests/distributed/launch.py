@@ -116,9 +116,9 @@ def finished(process, timeout=HANG):
 
 
 @cache
-def server(package: str, variables: tuple) -> Server:
-    """What forks the ranks of the jobs that need these variables."""
-    started = Server(package, environment(**dict(variables)))
+def server(package: str, variables: frozenset) -> Server:
+    """What forks the ranks of jobs in this environment: modules read some variables when they are imported."""
+    started = Server(package, dict(variables))
     watchdog().watch(started.process.pid)
     _SERVERS.append(started)
     return started
@@ -139,8 +139,10 @@ def start_ranks(size: int, arguments: list, where: dict, variables: dict) -> lis
     ranks = [where | variables | {"RANK": rank} for rank in range(size)]
     if not hasattr(os, "fork") or (words[0] not in ("-c", "-m") and words[0].startswith("-")):
         return [start(words, **rank) for rank in ranks]
+    around = environment(**variables)
+    around.pop("PYTEST_CURRENT_TEST", None)
     with _STARTING:
-        forks = server("torch" if "torch" in words else "tensorgrad", tuple(sorted(variables.items())))
+        forks = server("torch" if "torch" in words else "tensorgrad", frozenset(around.items()))
     started = forks.start(words, [{name: str(value) for name, value in rank.items()} for rank in ranks])
     for rank in started:
         watchdog().watch(rank.pid)
