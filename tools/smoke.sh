@@ -14,6 +14,10 @@ install() { # install VENV PACKAGE...: by the pip of $all_tests; to give each en
     "$all_tests" -m pip --python "$for_python" install --quiet --disable-pip-version-check --no-compile "$@"
 }
 
+checkout() { # checkout VENV PACKAGE...: the package, after others. With pip's isolated build, each would install Numba
+    install "$@" hatchling editables 'numpy>=2' && install "$1" --no-build-isolation --editable .
+}
+
 kernels() { # compiles the kernels with the oldest Numba, and compares their results
     oldest=$(sed -n 's/.*"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml | head -n 1)
     for version in 3.10 3.11 3.12 3.13; do
@@ -23,7 +27,7 @@ kernels() { # compiles the kernels with the oldest Numba, and compares their res
     venv=.venv-smoke-numba
     if ! cmp -s pyproject.toml "$venv/.installed"; then
         if ! { "$python" -m venv --clear --without-pip "$venv" &&
-            install "$venv" --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
+            checkout "$venv" --only-binary numba,llvmlite "numba==$oldest.*"; } 2>"$venv.log"; then
             echo "Numba $oldest: cannot be installed here (see $venv.log), kernels skipped"
             return 0
         fi
@@ -46,7 +50,7 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
     venv=.venv-smoke-$version
     if [ ! -x "$venv/bin/python" ] || ! cmp -s pyproject.toml "$venv/.installed"; then
         "$python" -m venv --clear --without-pip "$venv"
-        install "$venv" --editable .
+        checkout "$venv"
         cp pyproject.toml "$venv/.installed"
     fi
     printf 'Python %s: ' "$version"

@@ -16,7 +16,7 @@ from tensorgrad.system.ports import ReservedPort
 from tensorgrad.system.processors import processors
 from tensorgrad.system.watchdog import belonging, kill
 from tests.distributed.jobs import eventually
-from tests.distributed.launch import no_signal_ignored, watchdog
+from tests.distributed.launch import no_signal_ignored, stop_servers, watchdog
 
 HERE = Path(__file__).parent
 AT_ONCE = max(2, processors())
@@ -45,6 +45,7 @@ def no_process_is_left(signals_are_not_ignored):
     """What tests have started has ended when they have."""
     dog = watchdog()
     yield
+    stop_servers()
     early = [future for future in _STARTED.values() if future is not None]  # pytest ends before they have
     for future in early:
         future.cancel()

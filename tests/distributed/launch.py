@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
 from tensorgrad.system.ports import ReservedPort
 from tensorgrad.system.watchdog import Watchdog
+from tests.distributed.ranks import Rank, Server
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -33,6 +35,9 @@ def _mpiexec():
 
 MPIEXEC = _mpiexec()
 needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec is installed with this Python")
+
+_SERVERS: list[Server] = []
+_STARTING = Lock()  # tests run at the same time
 
 HANG = 200  # seconds that whatever is waited for may take: only what hangs takes as long, on any machine
 
@@ -96,6 +101,8 @@ def end(process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
+    if isinstance(process, Rank):
+        process.close()
     watchdog().forget(process.pid)
 
 
@@ -108,11 +115,45 @@ def finished(process, timeout=HANG):
         end(process)
 
 
+@cache
+def server(package: str, variables: frozenset) -> Server:
+    """What forks the ranks of jobs in this environment: modules read some variables when they are imported."""
+    started = Server(package, dict(variables))
+    watchdog().watch(started.process.pid)
+    _SERVERS.append(started)
+    return started
+
+
+def stop_servers() -> None:
+    """Ends what forks ranks."""
+    while _SERVERS:
+        started = _SERVERS.pop()
+        started.stop()
+        watchdog().forget(started.process.pid)
+    server.cache_clear()
+
+
+def start_ranks(size: int, arguments: list, where: dict, variables: dict) -> list:
+    """The ranks of a job: forked, if nothing is said about their interpreter."""
+    words = [str(word) for word in arguments]
+    ranks = [where | variables | {"RANK": rank} for rank in range(size)]
+    if not hasattr(os, "fork") or (words[0] not in ("-c", "-m") and words[0].startswith("-")):
+        return [start(words, **rank) for rank in ranks]
+    around = environment(**variables)
+    around.pop("PYTEST_CURRENT_TEST", None)
+    with _STARTING:
+        forks = server("torch" if "torch" in words else "tensorgrad", frozenset(around.items()))
+    started = forks.start(words, [{name: str(value) for name, value in rank.items()} for rank in ranks])
+    for rank in started:
+        watchdog().watch(rank.pid)
+    return started
+
+
 def run(size, arguments, timeout=HANG, check=True, **variables):
     """Runs a script in `size` processes, and returns (return code, output, errors) of each."""
     with ReservedPort() as port, ThreadPoolExecutor(size) as readers:
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port.number, "WORLD_SIZE": size} | variables
-        processes = [start(arguments, RANK=rank, **where) for rank in range(size)]
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port.number, "WORLD_SIZE": size}
+        processes = start_ranks(size, arguments, where, variables)
         try:
             outputs = list(readers.map(lambda process: process.communicate(timeout=timeout), processes))
         finally:

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -93,6 +94,39 @@ open(sys.argv[1], "w").close()
 def test_ranks_that_write_much_do_not_wait_for_those_before_them(tmp_path):
     results = run(2, ["-S", "-c", WRITES, tmp_path / "written"])
     assert [len(output) for _, output, _ in results] == [1_000_001] * 2
+
+
+ENDS = """
+import __main__, os, pickle, sys, numpy
+
+def named(): pass
+
+rank = int(os.environ["RANK"])
+assert pickle.loads(pickle.dumps(named)) is __main__.named and os.getsid(0) == os.getpid() and not sys.stdin.read()
+print(sys.argv, sys.path[0] == "", numpy.random.rand(), flush=True)
+if rank == 2:
+    raise ValueError("this rank fails")
+if rank == 3:
+    os.kill(os.getpid(), 9)
+sys.exit(rank)
+"""
+
+
+@posix
+def test_ranks_that_are_forked_are_processes_like_others():
+    results = run(4, ["-c", ENDS, "an argument"], check=False)
+    assert [code for code, *_ in results] == [0, 1, 1, -9]
+    assert all(output.startswith("['-c', 'an argument'] True 0.") for _, output, _ in results)
+    assert len({output for _, output, _ in results}) == 4, "they draw the same random numbers"
+    assert [errors.splitlines()[-1:] for *_, errors in results] == [[], [], ["ValueError: this rank fails"], []]
+
+
+@posix
+def test_a_rank_that_hangs_is_ended():
+    sleeps = "import os, time; print(os.getpid(), flush=True); time.sleep(600 * int(os.environ['RANK']))"
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        run(2, ["-c", sleeps], timeout=1)
+    assert eventually(lambda: not living([int(caught.value.output or 0)]))
 
 
 def test_virtual_time():
