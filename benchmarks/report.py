@@ -258,7 +258,9 @@ FIRST_SEEN = {
     "ResNet-18 32×32, batch 32, SGD": "ResNet-18, batch 32, a training step",
 }
 # Markers -> their page, where that is not of the same name.
-PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {"sparse without fast": "sparse"}
+PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {
+    "sparse without fast": "sparse", "small_numbers_memory": "small_numbers",
+}  # fmt: skip
 # Part of benchmarks.fresh -> its markers in the pages, the function for its table.
 PARTS: dict[str, tuple[str, Any]] = {
     "import time": ("imports", seconds_table),

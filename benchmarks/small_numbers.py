@@ -2,6 +2,7 @@
 
     python -m benchmarks.small_numbers             prints the tables
     python -m benchmarks.small_numbers --write     also writes them to docs/benchmarks/small_numbers.md
+    python -m benchmarks.small_numbers --memory    prints the memory of a process with each format, and can write it
 
 All formats of a row run in one process, on one thread, and take turns by rounds. A ratio is the median of the rounds'
 ratios to our float32, with the first and third quartile. Before that, results are compared with those of float32.
@@ -9,13 +10,20 @@ ratios to our float32, with the first and third quartile. Before that, results a
 Decoders have the layers of Llama and random weights. One token is computed after 128 others, of which keys and values
 are kept; a prompt is 128 tokens at once. A product is one row with a matrix: the bytes of weights that it reads in a
 second, as a share of those that a copy of large arrays reads and writes.
+
+For the memory, a process of its own builds a decoder in float32, quantizes it, and computes two tokens. The figures are
+the bytes of the model's tensors, what the process has in memory beyond them (Python, NumPy and the package included),
+and the most that it had since it started. The system must have /proc.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,6 +35,8 @@ import numpy as np
 
 import tensorgrad
 from benchmarks.measure import in_turns, spread
+from benchmarks.probe import resident
+from benchmarks.processes import ROOT
 
 ROUNDS, SECONDS = 9, 0.2  # how long a format runs in each round
 CACHED, PROMPT, VOCABULARY, GROUP = 128, 128, 32000, 32
@@ -84,7 +94,9 @@ def recurrent(lib: Any) -> tuple[Any, tuple]:
     return lib.nn.LSTM(128, 256), (lib.randn(32, 1, 128),)
 
 
-SMALL, LARGE = Decoder(288, 6, 6, 768), Decoder(768, 12, 12, 2048)
+SMALL, LARGE, HUGE = Decoder(288, 6, 6, 768), Decoder(768, 12, 12, 2048), Decoder(2048, 16, 16, 5632)
+DECODERS = {"134 M": LARGE, "953 M": HUGE}
+WEIGHT_ONLY: dict[str, dict[str, Any]] = {"float32": {}, "int8": {}, "int4": {"group": GROUP}}
 MODELS: dict[str, Callable[[Any], tuple[Any, tuple]]] = {
     "decoder of 24 M, one token": lambda lib: SMALL.build(lib, 1),
     "decoder of 24 M, a prompt": lambda lib: SMALL.build(lib, PROMPT),
@@ -198,28 +210,38 @@ def head(title: str, columns: tuple[str, ...]) -> str:
     return f"| {title} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}"
 
 
+def memory(decoder: Decoder, format: str) -> dict[str, float]:
+    """The MB of a decoder's tensors, what this process has beyond them after two tokens, and the most it ever had."""
+    lib: Any = tensorgrad
+    model, given = decoder.build(lib, 1)
+    if format != "float32":
+        lib.quantize(model, format, **WEIGHT_ONLY[format])
+    weights = sum(tensor.nbytes for tensor in model.state_dict().values()) / 2**20
+    with lib.inference_mode():
+        for _ in range(2):
+            model(*given)
+    return {"weights": weights, "beyond": resident("VmRSS") - weights, "most": resident("VmHWM")}
+
+
+def memories(say: Callable[[str], None]) -> None:
+    """Prints the table of memory: each figure is from a process of its own."""
+    columns = tuple(WEIGHT_ONLY)
+    say(head("MB of weights + beyond them (the most)", columns))
+    for name in DECODERS:
+        cells = []
+        for format in columns:
+            command = [sys.executable, "-m", "benchmarks.small_numbers", "--memory-of", name, format]
+            told = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+            cells.append("{weights:.0f} + {beyond:.0f} ({most:.0f})".format(**told))
+        say("| " + " | ".join([f"decoder of {name}", *cells]) + " |")
+
+
 PRODUCT_COLUMNS = ("float32", "int8", "int4", "torch float32", "torch _weight_int8pack_mm")
 
 
-def main() -> None:
-    """Measures and prints the tables, and stores them with --write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/small_numbers.md")
-    arguments = parser.parse_args()
-    import torch
-
-    from benchmarks.overhead import facts
-    from benchmarks.report import store
-
-    torch.set_num_threads(1)
-    tensorgrad.set_num_threads(1)
-    lines: list[str] = []
-
-    def say(text: str) -> None:
-        lines.append(text)
-        print(text, flush=True)
-
-    say(facts(ROUNDS, SECONDS) + "\n\n" + head("model", FORMATS + THEIRS))
+def speeds(say: Callable[[str], None]) -> None:
+    """Prints the tables of times."""
+    say(head("model", FORMATS + THEIRS))
     for title, make in MODELS.items():
         say(line(title, in_turns(candidates(make), ROUNDS, SECONDS), FORMATS + THEIRS))
     copy = bandwidth()
@@ -230,8 +252,42 @@ def main() -> None:
         say(line(f"{outputs} × {inputs}", times, PRODUCT_COLUMNS))
         shares = [f"{sizes[name] / statistics.median(times[name]) / copy:.2f}" for name in PRODUCT_COLUMNS]
         say(f"| bytes of weights a second ÷ a copy's | {' | '.join(shares)} |")
+
+
+def main() -> None:
+    """Measures and prints the tables, and stores them with --write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/small_numbers.md")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of processes, not times")
+    parser.add_argument("--memory-of", nargs=2, metavar=("DECODER", "FORMAT"), help="measure that of this process")
+    arguments = parser.parse_args()
+    tensorgrad.set_num_threads(1)
+    if arguments.memory_of:
+        name, format = arguments.memory_of
+        print(json.dumps(memory(DECODERS[name], format)))
+        return
+    lines: list[str] = []
+
+    def say(text: str) -> None:
+        lines.append(text)
+        print(text, flush=True)
+
+    if arguments.memory:
+        memories(say)
+        name, title = "small_numbers_memory", "## Memory: `python -m benchmarks.small_numbers --memory`"
+    else:
+        import torch
+
+        from benchmarks.overhead import facts
+
+        torch.set_num_threads(1)
+        say(facts(ROUNDS, SECONDS) + "\n")
+        speeds(say)
+        name, title = "small_numbers", "## Weights of 8 and 4 bits: `python -m benchmarks.small_numbers`"
     if arguments.write:
-        store("small_numbers", "\n".join(lines), "## Weights of 8 and 4 bits: `python -m benchmarks.small_numbers`")
+        from benchmarks.report import store
+
+        store(name, "\n".join(lines), title)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ RUNS = {
     "vae.py": ("--epochs 8", "vae_plane.png"), "gan.py": ("--steps 300", "gan_digits.png"),
     "neural_ode.py": ("--steps 100", "neural_ode.svg"), "maml.py": ("--steps 300", "maml.svg"),
     "private.py": ("--steps 100", "private.svg"), "pinn.py": ("--steps 200", "pinn.svg"),
-    "laplace.py": ("", "laplace.svg"),
+    "laplace.py": ("", "laplace.svg"), "quantize.py": ("--epochs 3", "quantize.svg"),
     "rl.py": ("--rounds 15", "rl.svg"), "lstm.py": ("--steps 100", "lstm.svg"), "gpt.py": ("--steps 30", "gpt.svg"),
     "diffusion.py": ("--epochs 5", "diffusion_digits.png"),
     "mnist/vit.py": ("--epochs 1 --truncate_train 512", "vit_attention.png"),

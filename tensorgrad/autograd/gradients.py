@@ -274,8 +274,8 @@ def _check_batches(outputs: list, gradients: list) -> None:
 def _writable(gradient: Tensor) -> Tensor:
     """Returns the gradient, or a copy if several of its elements share memory: a program may write to what it gets.
 
-    `mean` and its kind divide first and then spread, which PyTorch does in the other order. Nor is it a view (of what
-    the pass computed, under no_grad), which must not be written.
+    That of a sum is, which PyTorch returns so, and refuses to write to. Nor is it a view (of what the pass computed,
+    under no_grad), which must not be written.
     """
     if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1:
         return gradient.clone()

@@ -1,10 +1,9 @@
 """Chains: kernels of a plan that follow each other, run by machine code as one list.
 
-A plan runs once by its texts, with what it launches listened to. An op whose kernel reads nothing but shapes, strides
-and dtypes in Python, and whose results are written by launches alone, then needs no Python: its launches, with the
-addresses of the arrays put in, do all of it (kernels/compiled/runtime/launch.py). What such ops pass to each other lies
-in one arena, planned by lifetimes; what Python sees, and what is large, are arrays of their own, made before and
-dropped after as ever.
+A plan runs once by its texts, with what it launches listened to (capture/links.py). An op that is a link needs no
+Python: its launches, with the addresses of the arrays put in, do all of it (kernels/compiled/runtime/launch.py). What
+such ops pass to each other lies in one arena, planned by lifetimes; what Python sees, and what is large, are arrays of
+their own, made before and dropped after as ever.
 
 A chain first compares all its arrays with those that it was made of (dtype, shape, strides, flags). If one differs, or
 a kernel fails, its ops are called one by one: a chain only writes memory that nothing else knows, so that can be
@@ -16,237 +15,38 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tensorgrad.capture.launches import VIEW, Launch
+from tensorgrad.capture.launches import Launch
+from tensorgrad.capture.links import BYTE, Link, Links, Memory, Piece, address, bounds, full_of_nan
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.kernels.compiled.runtime import launch as compiled
-from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.launch import Shared
-from tensorgrad.rows.kernel_tables import COMPILED
-from tensorgrad.settings import SETTINGS
 from tensorgrad.storage import fresh
 
-# Ops, and gradients of ops, whose kernels' Python reads no value of an array.
-PURE = frozenset(("linear", "linear.backward", "relu", "relu.backward"))
-# Those that NumPy computes for a few numbers, where the compiled kernel gives the same bits.
-SMALL = frozenset(("relu", "relu.backward", "cross_entropy.backward"))
-# Those that read a value of a result, which has to be finite, and the kernel for which that is all.
-CHECKED = {"cross_entropy": "few"}
-
-FIXED = ("a", "k")  # how the names of arrays begin that are the same objects in each call
 _LARGE = 1 << 16  # bytes of an array that is not in the arena
 _MOST = 2048  # numbers of a chain, about: machine code has a copy on its stack
 _LINE = 64
-_BYTE = np.dtype(np.uint8)
 _NAME = re.compile(r"\bv\d+\b")
 
 
-class Memory:
-    """The memory of an array that a chain writes, or of one that it is given.
-
-    Attributes:
-        low, high: its addresses, as far as it is used.
-        whole: those of all that was allocated with it.
-        text, array: how Python names an array that begins at `start`, and one like it; "" if it does not.
-        first, last: the numbers of the first and last launch that use it.
-        place: where it is in the arena, in bytes; -1: not there.
-    """
-
-    def __init__(self, array: np.ndarray, text: str = "") -> None:
-        self.array, self.text = array, text
-        self.low, self.high = bounds(array)
-        self.root = root_of(array)
-        self.whole, self.start = bounds(self.root), address(array)
-        self.first, self.last, self.place = math.inf, -1, -1
-
-
-class Piece(NamedTuple):
-    """One array as part of memory."""
-
-    memory: Memory
-    array: np.ndarray
-
-    def made_of(self, text: str, start: int, names: dict[str, Any]) -> str:
-        """The expression of an array like this one, over bytes that `text` holds from `start` on."""
-        names["ndarray"] = np.ndarray
-        dtype = f"d_{self.array.dtype.str[1:]}"
-        names[dtype] = self.array.dtype
-        offset = start + address(self.array) - self.memory.low
-        return f"ndarray({self.array.shape}, {dtype}, {text}, {offset}, {self.array.strides})"
-
-
-class Link(NamedTuple):
-    """An op of a chain: what it launches, as (kernel, length, numbers) with arrays in the places of addresses."""
-
-    launch: Launch
-    runs: list[tuple[Shared, int, list[Any]]]
-    pieces: dict[str, Piece]  # its results
-    checked: str  # a result that has to be finite, or ""
-
-
-def ends_with_grad(launch: Launch) -> bool:
-    """Whether a launch reads the `.grad` of a leaf."""
-    return launch.text.endswith("._grad._array")
-
-
-def address(array: np.ndarray) -> int:
-    """Where an array's first element is."""
-    return int(array.__array_interface__["data"][0])
-
-
-def bounds(array: np.ndarray) -> tuple[int, int]:
-    """The addresses between which an array's elements are."""
-    low = high = address(array)
-    if array.size:
-        for n, step in zip(array.shape, array.strides, strict=True):
-            low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
-        high += array.itemsize
-    return low, high
-
-
-def root_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns an array's memory."""
-    while array.base.__class__ is np.ndarray:
-        array = array.base
-    return array
-
-
-class Chains:
-    """Listens to a plan's launches, and writes its text anew.
+class Chains(Links):
+    """Writes a plan's text anew, with chains in the place of the links.
 
     Attributes:
         names: what the text refers to.
         numbers: the chain of each launch that is in one, by its name.
-        possible: whether the memory that arrays share now is what they share in each call.
     """
 
     def __init__(self, names: dict[str, Any], outside: dict[str, np.ndarray]) -> None:
         """`names` are those of the plan's texts; `outside` the arrays that it is given."""
+        super().__init__(outside)
         self.names = dict(names)
-        self.steps: list[Link | Launch] = []
-        self._given: list[Memory] = []
-        self._own: list[Memory] = []
-        self._pieces: dict[str, Piece] = {}
+        self.numbers: dict[str, int] = {}
         self._kept: list[Any] = []
         self._count = 0
         self._arena = 0
-        self._gradients: set[str] = set()
-        self.possible = True
-        self.numbers: dict[str, int] = {}
-        for text, array in outside.items():
-            self._give(text, array)
-
-    def _give(self, text: str, array: Any) -> None:
-        if array.__class__ is np.ndarray:
-            if not text.startswith(FIXED) and self._find(array, overlap=True) is not None:
-                self.possible = self.possible and not self._may_change(text)
-            self._given.append(Memory(array, text))
-
-    def _may_change(self, text: str) -> bool:
-        """Whether what shares memory with an array now may not do so in another call: arguments and gradients."""
-        return text.startswith("v_in") or text in self._gradients
-
-    def _find(self, array: np.ndarray, overlap: bool = False) -> Memory | None:
-        """The memory that an array lies in, or that it overlaps."""
-        low, high = bounds(array)
-        for memory in reversed(self._given):
-            if (memory.low <= low and high <= memory.high) or (overlap and memory.low < high and low < memory.high):
-                return memory
-        for memory in reversed(self._own):
-            if memory.whole[0] <= low and high <= memory.whole[1]:
-                return memory
-        return None
-
-    # --- listening ---
-
-    def run(self, launch: Launch, names: dict[str, Any]) -> None:
-        """Executes a launch, and finds out whether a chain can."""
-        arguments = [eval(text, names) for text in launch.arguments] if launch.of else []
-        with thread_pool.listening() as heard:
-            exec(launch.text, names)
-        link = None
-        if launch.of == VIEW:
-            link = self._view(launch, names)
-        elif launch.of in PURE or launch.of in CHECKED or (launch.of in SMALL and not heard):
-            results = [names[name] for name in launch.results]
-            if not heard and launch.of in SMALL:
-                results, heard = self._small(launch.of, arguments, results)
-                names.update(zip(launch.results, results, strict=True))
-            link = self._link(launch, heard, results)
-        if ends_with_grad(launch):
-            self._gradients.update(launch.results)
-        if link is not None:
-            self._pieces |= link.pieces
-            self.steps.append(link)
-            return
-        self.steps.append(launch)
-        for name in launch.results:
-            value = names[name]
-            if value.__class__ in (tuple, list):
-                for i, one in enumerate(value):
-                    self._give(f"{name}[{i}]", one)
-            else:
-                self._give(name, value)
-
-    def _small(self, of: str, arguments: list[Any], results: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The results and launches of the compiled kernel for large arrays, if it gives the same bits."""
-        row = COMPILED.get(of)
-        if row is None or SETTINGS.deterministic or not row.available() or len(results) != 1:
-            return results, []
-        with thread_pool.listening() as heard:
-            made = row.ready(*arguments)
-        (before,) = results
-        if made.__class__ is not np.ndarray or before.__class__ is not np.ndarray:
-            return results, []
-        alike = made.shape == before.shape and made.strides == before.strides and made.dtype == before.dtype
-        return ([made], heard) if alike and made.tobytes() == before.tobytes() else (results, [])
-
-    def _view(self, launch: Launch, names: dict[str, Any]) -> Link | None:
-        array = names[launch.results[0]]
-        memory = self._find(array) if array.__class__ is np.ndarray and len(launch.results) == 1 else None
-        if memory is None or not memory.high or not any(memory is m for m in self._own):
-            return None
-        return Link(launch, [], {launch.results[0]: Piece(memory, array)}, "")
-
-    def _link(self, launch: Launch, heard: list[Any], results: list[Any]) -> Link | None:
-        """What a chain needs to do the same, or None."""
-        checked = CHECKED.get(launch.of)
-        if checked is not None and [k.__name__ for k, *_ in heard] != [checked]:
-            return None
-        if not heard or any(k.__class__ is not Shared or several for k, _, _, several in heard):
-            return None
-        runs = [(k, length, compiled.numbers_of(k, arguments)) for k, length, arguments, _ in heard]
-        arrays = [n for _, _, numbers in runs for n in numbers if n.__class__ is np.ndarray and n.size]
-        made: list[Memory] = []
-        pieces: dict[str, Piece] = {}
-        for name, array in zip(launch.results, results, strict=True):
-            if array is None:
-                continue
-            if array.__class__ is not np.ndarray or not array.size or self._find(array) is not None:
-                return None
-            root = root_of(array)
-            memory = next((m for m in made if m.root is root), None)
-            if memory is None:
-                made.append(memory := Memory(array))
-            pieces[name] = Piece(memory, array)
-        for array in arrays:
-            low, high = bounds(array)
-            own = next((m for m in made if m.root is root_of(array)), None)
-            if own is not None:
-                own.low, own.high = min(own.low, low), max(own.high, high)
-            elif self._find(array) is None:
-                return None
-        for memory in made:
-            if all(root_of(a) is not memory.root for a in arrays):
-                return None
-        for piece in pieces.values():
-            low, high = bounds(piece.array)
-            piece.memory.low, piece.memory.high = min(piece.memory.low, low), max(piece.memory.high, high)
-        self._own += made
-        return Link(launch, runs, pieces, launch.results[0] if checked is not None else "")
 
     def found(self) -> bool:
         """Whether there is a chain."""
@@ -265,7 +65,7 @@ class Chains:
         seen = self._seen_by_python(steps, tail)
         self._number(steps)
         self._place(seen)
-        self.names |= {"replay": compiled.replay(), **MAKERS, "kept": self._kept, "u1": _BYTE}
+        self.names |= {"replay": compiled.replay(), **MAKERS, "kept": [self._kept, self._constants], "u1": BYTE}
         lines = [f"arena = {_block_of(self._arena)}"] if self._arena else []
         chain: list[Link] = []
         number = 0
@@ -329,8 +129,11 @@ class Chains:
         number = 0
         for step in steps:
             if isinstance(step, Link) and step.runs:
-                used = [p.memory for p in step.pieces.values()]
+                used = [p.memory for p in step.pieces.values()] + [*step.scratch]
                 used += [m for _, _, ns in step.runs for a in ns if (m := self._memory(a)) is not None]
+                # (What it is called with one by one may be more than what its launches read.)
+                named = [self._pieces.get(name) for name in _NAME.findall(step.launch.text)]
+                used += [piece.memory for piece in named if piece is not None]
                 for memory in used:
                     memory.first, memory.last = min(memory.first, number), max(memory.last, number)
                 number += 1
@@ -364,7 +167,8 @@ class Chains:
         lines: list[str] = []
         names = {name: piece for link in links if link.runs for name, piece in link.pieces.items()}
         made = {id(p.memory): p.memory for p in names.values()}
-        for memory in made.values():
+        scratch = [memory for link in links for memory in link.scratch]
+        for memory in (*made.values(), *scratch):
             if memory.place < 0:
                 lines += self._allocation(memory, {n: p for n, p in names.items() if p.memory is memory}, seen)
         texts: dict[str, np.ndarray] = {}  # what the chain is given, by its expression
@@ -392,7 +196,7 @@ class Chains:
             return address(value)
         memory: Any = self._find(value)
         if memory.place >= 0:
-            text, array, start = "arena", np.empty(self._arena, _BYTE), memory.low - memory.place
+            text, array, start = "arena", np.empty(self._arena, BYTE), memory.low - memory.place
         else:
             text, array, start = memory.text, memory.array, memory.start
         texts.setdefault(text, array)
@@ -414,7 +218,7 @@ class Chains:
         else:
             self._count += 1
             name, size = f"v{10**6 + self._count}", memory.high - memory.low
-            memory.text, memory.array = name, np.empty(size, _BYTE)
+            memory.text, memory.array = name, np.empty(size, BYTE)
             lines = [f"{name} = {_block_of(size)}"]
         offset = 0
         for other, piece in names.items():
@@ -467,12 +271,7 @@ class Chains:
 
 def block(size: int) -> np.ndarray:
     """Memory for a chain, in bytes."""
-    return fresh.aligned(size, _BYTE)
-
-
-def _full(array: np.ndarray) -> np.ndarray:
-    array.reshape(-1).view(np.uint8)[:] = 255  # nan, as floating-point numbers
-    return array
+    return fresh.aligned(size, BYTE)
 
 
 def _block_of(size: int) -> str:
@@ -481,4 +280,4 @@ def _block_of(size: int) -> str:
 
 # What makes memory, and the same for memory full of nan.
 MAKERS: dict[str, Any] = {"small": np.empty, "empty": fresh.empty, "block": block}
-FULL: dict[str, Any] = {name: lambda *how, make=make: _full(make(*how)) for name, make in MAKERS.items()}
+FULL: dict[str, Any] = {name: lambda *how, make=make: full_of_nan(make(*how)) for name, make in MAKERS.items()}

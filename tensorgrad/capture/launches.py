@@ -17,6 +17,7 @@ from tensorgrad.capture.trace import Trace
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.fx import Node
+from tensorgrad.kernels.array.join import whole_of
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.signature import LIST, arguments_of
 from tensorgrad.storage.cpu import CPUStorage
@@ -204,12 +205,16 @@ class Launches:
             else:
                 raise Refused(f"{op.name} is called without '{p.name}'")
         if op.kind == "views":  # its own function makes them
-            self.of[node] = self._call(node, OnTensors(op.compiled.call), given)
+            used = 1 + max([user.args[1] for user in node.users if user.target is steps.getitem], default=0)
+            self.of[node] = self._call(node, SomeOf(op.compiled.call, used), given, used, VIEW)
             return
         single, count = len(op.outputs) == 1, len(op.outputs) + len(op.cache)
         several = count if op.cache or not single else 0
         of = VIEW if op.kind == "view" else op.name
-        found = self._call(node, op.compiled.on_arrays, given, several, of)
+        function = op.compiled.on_arrays
+        if op.name == "cat" and all(_only_used_by(node, part) for part in given[0]):
+            function = Joined(function)
+        found = self._call(node, function, given, several, of)
         self.of[node] = found[0] if several and single and not keeps else found
 
     def _backward(self, node: Node, op: Any) -> None:
@@ -351,6 +356,39 @@ class OnTensors:
 
     def __call__(self, *args: Any) -> Any:
         return _arrays(self.function(*[_tensors(a) for a in args]))
+
+
+class SomeOf(OnTensors):
+    """The same of a function that returns several tensors, of which the first ones are used."""
+
+    def __init__(self, function: Callable, count: int) -> None:
+        super().__init__(function)
+        self.count = count
+
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)[: self.count]
+
+
+class Joined:
+    """The function that joins arrays which nothing else uses: parts of one array are that array (ops/split.py)."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function, self.__name__ = function, "joined"
+
+    def __call__(self, parts: Any, dim: int) -> Any:
+        whole = whole_of(parts, dim, False)
+        return self.function(parts, dim) if whole is None else whole
+
+
+def _only_used_by(user: Node, part: Any) -> bool:
+    """Whether an array, or what it is a view of, is used by one node and is a result of a backward kernel."""
+    while isinstance(part, Node) and list(part.users) == [user]:
+        if part.target is steps.getitem:
+            return hasattr(part.args[0].target, "backward_of")
+        if getattr(getattr(part.target, "op", None), "kind", "") != "view":
+            return False
+        user, part = part, part.args[0]
+    return False
 
 
 def _tensors(value: Any) -> Any:

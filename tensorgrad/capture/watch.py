@@ -13,7 +13,7 @@ from dis import get_instructions
 from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any
 
-OWN, STANDARD, USER = "own", "standard", "user"
+OWN, STANDARD, USER, MADE = "own", "standard", "user", "made"
 
 # Modules of the standard library whose Python functions have no effects beside their results.
 _HARMLESS = frozenset(
@@ -118,12 +118,15 @@ class Watch:
             self.reason = reason + where
 
     def _kind(self, frame: FrameType) -> str:
-        """Whose code a frame runs. What the standard library or NumPy does for this library is this library's."""
+        """Whose code a frame runs: what the standard library or NumPy does for this library is this library's, and so
+        is a named tuple that it makes. The function that makes it, `collections` has written."""
         code = frame.f_code
         kind = self._kinds.get(id(code))
         if kind is None:
             self._keep.append(code)
             kind = self._kinds[id(code)] = _kind_of(frame.f_globals.get("__name__") or "", code)
+        if kind is MADE:
+            return OWN if frame.f_back is not None and self._kind(frame.f_back) is OWN else USER
         if kind is STANDARD:
             around = frame.f_back
             while around is not None:
@@ -219,6 +222,8 @@ def _kind_of(module: str, code: CodeType) -> str:
     top = module.partition(".")[0]
     if top == "tensorgrad" or code.co_filename.startswith("<tensorgrad"):
         return OWN
+    if top.startswith("namedtuple_") and code.co_filename == "<string>":
+        return MADE
     if top in sys.stdlib_module_names or top == "numpy" or code.co_filename.startswith("<frozen"):
         return STANDARD if top != "__main__" else USER
     return USER

@@ -16,7 +16,7 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, edge_of, is_recorded, rebase
 from tensorgrad.dispatch import signatures
-from tensorgrad.dispatch.out import check_no_overlap
+from tensorgrad.dispatch.out import POINTWISE_TOO, WRITES_AT_INDICES, check_no_overlap, check_sources
 from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
@@ -43,13 +43,15 @@ def make(op, operator: bool = False):
         if len(tensors) == 2 and op.rule == "same":
             return _named(op, _binary(op, operator))
 
+    apart = op.kind == "pointwise"
+
     def method(self, *args, **kwargs):
-        return replace(self, op.compiled.call, args, kwargs)
+        return replace(self, op.compiled.call, args, kwargs, apart=apart)
 
     def method_of_operator(self, other):
         if other.__class__ not in OPERANDS and not is_operand(other):
             return NotImplemented
-        return replace(self, op.compiled.call, (other,), {})
+        return replace(self, op.compiled.call, (other,), {}, apart=apart)
 
     return _named(op, method_of_operator if operator else method)
 
@@ -126,6 +128,8 @@ def _binary(op, operator: bool):
                     storage = self._storage
                 if storage.version is None:
                     storage.bump()
+                if y is not array and other.__class__ in PLAIN and other._memory is storage:
+                    check_sources(self, (other,))
                 try:
                     (kernels.large if array.size >= kernels.large_from else kernels)[array.__class__](
                         array, y, out=array
@@ -161,6 +165,8 @@ def make_composite(name: str, function, row=None):
         if tracked and _recorded(self, given):
             check_writable(self)
         check_no_overlap(self)
+        if name in WRITES_AT_INDICES or name in POINTWISE_TOO:
+            check_sources(self, given, refuses=name in WRITES_AT_INDICES)
         before = self.clone() if tracked else self
         result = _kept(name, self, given, function(before, *args, **kwargs))
         check_result(self, result)
@@ -217,10 +223,11 @@ def _recorded(self, args) -> bool:
     return False
 
 
-def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:
+def replace(self: Tensor, function, args, kwargs, overlap: bool = False, apart: bool = True) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history.
 
-    With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
+    With `overlap` an expanded tensor may be written to as well: all its elements get the same value. With `apart`,
+    arguments that overlap with this tensor, and are not the same view, are refused.
     """
     # Some rows have no method of their name (`uniform_fill`): classes then see the row itself, as any other op.
     method = getattr(Tensor, f"{function.__name__}_", None) if DISPATCH else None
@@ -235,6 +242,8 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         check_writable(self)
     if not overlap:
         check_no_overlap(self)
+    if apart:
+        check_sources(self, (*args, *kwargs.values()))
     array = self._array
     if SLOW:
         with overwriting(self._storage):

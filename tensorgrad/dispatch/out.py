@@ -30,7 +30,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
         return result
     refuse_grad(name, (out, result))
     inputs = tuple(inputs)
-    pointwise = pointwise or name in _POINTWISE_TOO
+    pointwise = pointwise or name in POINTWISE_TOO
     several = isinstance(result, tuple)
     if several and (not isinstance(out, list | tuple) or len(out) != len(result)):
         raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
@@ -65,8 +65,16 @@ _READ_AFTER_WRITE = frozenset((
 ))  # fmt: skip
 
 
+# These copy their first input to the output, and then write to it at indices while they read the others.
+WRITES_AT_INDICES = frozenset((
+    "index_add", "index_copy", "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce",
+))  # fmt: skip
+
 # Pointwise in PyTorch, though their rows are of another kind.
-_POINTWISE_TOO = frozenset(("where", "masked_fill"))
+POINTWISE_TOO = frozenset(("heaviside", "where", "masked_fill"))
+
+# These copy their first input to the output, or write where they have read.
+_COPIES_FIRST = frozenset(("addmm", "logcumsumexp", "cumsum", "renorm", "sort", "topk"))
 
 
 def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
@@ -74,15 +82,28 @@ def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
 
     As in PyTorch, only dense tensors are checked: interleaved ones pass.
     """
-    refuses = name in _READ_AFTER_WRITE
-    if not pointwise and not refuses:
+    refuses, at_indices = name in _READ_AFTER_WRITE, name in WRITES_AT_INDICES
+    if not (pointwise or refuses or at_indices or name in _COPIES_FIRST):
         return
     for target in tensors_in((out,)):
         if target._storage.layout is not strided:
             continue
-        for tensor in inputs:
+        for nr, tensor in enumerate(inputs[:1] if name in _COPIES_FIRST else inputs):
             if target._storage is tensor._storage:
-                check_apart(target, tensor, f" ({name}, out=)", refuses)
+                check_apart(target, tensor, f" ({name}, out=)", refuses or (at_indices and nr > 0))
+
+
+def check_sources(target: Tensor, sources, refuses: bool = False) -> None:
+    """Raises: RuntimeError if a tensor among `sources`, which a write to `target` reads, overlaps it (see
+    `check_apart`)."""
+    memory = target._memory
+    for source in sources:
+        if source is target:
+            overlap = refuses
+        else:
+            overlap = memory is not None and isinstance(source, Tensor) and source._memory is memory
+        if overlap and target._storage.layout is strided:
+            check_apart(target, source, refuses=refuses)
 
 
 def check_apart(target: Tensor, source: Tensor, where: str = "", refuses: bool = False) -> None:
@@ -90,7 +111,7 @@ def check_apart(target: Tensor, source: Tensor, where: str = "", refuses: bool =
     are)."""
     start, stop, _ = span = _span(target)
     other_start, other_stop, _ = other = _span(source)
-    if start < other_stop and other_start < stop and (refuses or span != other):
+    if max(start, other_start) < min(stop, other_stop) and (refuses or span != other):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
             f"single memory location. Please clone() the tensor before performing the operation.{where}"
@@ -102,9 +123,10 @@ def _span(tensor) -> tuple:
     array = tensor._array
     reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     extent = reach + array.dtype.itemsize if array.size else 0
+    if extent != array.size * array.dtype.itemsize:
+        return 0, 0, (array.shape, array.strides)
     start = tensor.storage_offset() * array.dtype.itemsize
-    dense = extent == array.size * array.dtype.itemsize
-    return start, start + extent if dense else start, (array.shape, array.strides)
+    return start, start + extent, (array.shape, array.strides)
 
 
 def _check(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, pointwise: bool) -> None:

@@ -15,11 +15,10 @@ import numpy as np
 from tensorgrad.fx import Graph as ProgramGraph
 from tensorgrad.fx import GraphModule
 from tensorgrad.nn import Module, Parameter
-from tensorgrad.onnx import resizing  # noqa: F401  enters its operator
-from tensorgrad.onnx.control import If, Loop
+from tensorgrad.onnx.control import control_of
 from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
 from tensorgrad.onnx.model import Graph, Model, Node
-from tensorgrad.onnx.operators import OLDER, OPERATORS, SEVERAL
+from tensorgrad.onnx.operators import OPERATORS, SEVERAL, function_of
 from tensorgrad.onnx.parsing import read_model
 
 LARGEST = 2**31 - 1  # bytes of a model's file
@@ -93,39 +92,45 @@ class _Folder:
             return opened.read(length)
 
 
-OLDEST, NEWEST = 11, 28
-_CONTROL = {"If": ("then_branch", "else_branch"), "Loop": ("body",)}  # operators with graphs of their own
+OLDEST, NEWEST = 7, 28
 
 
 def _checked(model: Model) -> int:
     """Returns the version of the operators. Raises: InvalidModelError for a graph that could not run."""
     version = model.opsets.get("", model.opsets.get("ai.onnx"))
+    if version is None and model.opsets:  # only operators of other domains
+        version = NEWEST
     if version is None or not OLDEST <= version <= NEWEST:
         raise InvalidModelError(f"onnx.load(): operators of version {version}: {OLDEST} to {NEWEST} are read")
-    _check_graph(model.graph, {""})
+    _check_graph(model.graph, {""}, version)
     return version
 
 
-def _check_graph(graph: Graph, known: set[str]) -> None:
+def _full_name(node: Node) -> str:
+    """The name of an operator, with its domain unless that is ONNX's."""
+    return node.operator if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.operator}"
+
+
+def _check_graph(graph: Graph, known: set[str], version: int) -> None:
     """Raises: InvalidModelError if a graph uses values that are neither its own nor `known`, or has some twice."""
     known = set(known)
-    for name in [*(t.name for t in graph.initializers), *_inputs(graph)]:
+    for name in [*(t.name for t in graph.initializers), *graph.arguments]:
         if not name or name in known:
             raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
         known.add(name)
     for node in graph.nodes:
-        plain = node.domain in ("", "ai.onnx")
-        if node.operator == "Constant" and plain:
+        operator_name = _full_name(node)
+        control = control_of(operator_name, version)
+        if operator_name == "Constant":
             if node.inputs or len(node.outputs) != 1 or not node.outputs[0]:
                 raise InvalidModelError("onnx.load(): a Constant has one output and no inputs")
-        elif not plain or (node.operator not in OPERATORS and node.operator not in _CONTROL):
-            named = f"{node.domain}::{node.operator}" if node.domain else node.operator
-            raise UnsupportedOperatorError(f"onnx.load(): the operator {named} is not read")
+        elif control is None and operator_name not in OPERATORS:
+            raise UnsupportedOperatorError(f"onnx.load(): the operator {operator_name} is not read")
         for name in node.inputs:
             if name not in known:
                 raise InvalidModelError(f"onnx.load(): {node.operator} uses {name!r} before it is computed")
-        if node.operator in _CONTROL:
-            _check_control(node, known)
+        if control is not None:
+            _check_control(node, control, known, version)
         for name in node.outputs:
             if name and name in known:
                 raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
@@ -135,25 +140,20 @@ def _check_graph(graph: Graph, known: set[str]) -> None:
             raise InvalidModelError(f"onnx.load(): the output {value.name!r} is not computed")
 
 
-def _check_control(node: Node, known: set[str]) -> None:
-    names = _CONTROL[node.operator]
-    if set(node.attributes) != set(names) or not all(isinstance(node.attributes[n], Graph) for n in names):
+def _graphs(node: Node) -> dict[str, Graph]:
+    """The graphs that an operator has."""
+    return {name: value for name, value in node.attributes.items() if isinstance(value, Graph)}
+
+
+def _check_control(node: Node, control: Any, known: set[str], version: int) -> None:
+    graphs = _graphs(node)
+    needed = set(control.GRAPHS)
+    if not needed <= set(graphs) <= needed | set(getattr(control, "OPTIONAL", ())):
         raise InvalidModelError(f"onnx.load(): {node.operator} has the attributes {sorted(node.attributes)}")
-    for name in names:
-        graph = node.attributes[name]
-        _check_graph(graph, known)
-        if node.operator == "If":
-            fits = len(node.inputs) == 1 and not _inputs(graph) and len(graph.outputs) == len(node.outputs)
-        else:
-            fits = 2 <= len(node.inputs) == len(_inputs(graph)) and len(graph.outputs) == len(node.outputs) + 1
-            fits = fits and len(node.outputs) >= len(node.inputs) - 2
-        if not fits:
-            raise InvalidModelError(f"onnx.load(): {node.operator} and its graph have other inputs or outputs")
-
-
-def _inputs(graph: Graph) -> list[str]:
-    weights = {t.name for t in graph.initializers}
-    return [v.name for v in graph.inputs if v.name not in weights]
+    for graph in graphs.values():
+        _check_graph(graph, known, version)
+    if not control.fits(node, list(graphs.values())):
+        raise InvalidModelError(f"onnx.load(): {node.operator} and its graph have other inputs or outputs")
 
 
 def _outer(graph: Graph) -> list[str]:
@@ -161,7 +161,7 @@ def _outer(graph: Graph) -> list[str]:
     own = {
         "",
         *(t.name for t in graph.initializers),
-        *_inputs(graph),
+        *graph.arguments,
         *(n for node in graph.nodes for n in node.outputs),
     }
     used = [name for node in graph.nodes for name in _used(node)] + [value.name for value in graph.outputs]
@@ -169,7 +169,7 @@ def _outer(graph: Graph) -> list[str]:
 
 
 def _used(node: Node) -> list[str]:
-    inner = [name for value in node.attributes.values() if isinstance(value, Graph) for name in _outer(value)]
+    inner = [name for graph in _graphs(node).values() for name in _outer(graph)]
     return [*node.inputs, *inner]
 
 
@@ -179,7 +179,7 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
 
     root, program = Module(), ProgramGraph()
     values: dict[str, Any] = {"": None}
-    for name in [*_inputs(graph), *(outer or ())]:
+    for name in [*graph.arguments, *(outer or ())]:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         values[name] = program.placeholder(f"x_{plain}" if _unusable(plain) else plain)
     taken: set[str] = set()
@@ -188,11 +188,12 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
         weight = made.is_floating_point() and made.ndim > 0
         values[tensor.name] = program.get_attr(_put(root, tensor.name, Parameter(made) if weight else made, taken))
     for node in graph.nodes:
-        if node.operator == "Constant":
+        control = control_of(_full_name(node), version)
+        if _full_name(node) == "Constant":
             made = tensorgrad.from_numpy(np.array(_constant(node)))
             values[node.outputs[0]] = program.get_attr(_put(root, node.outputs[0], made, taken))
-        elif node.operator in _CONTROL:
-            _add_control(program, node, values, root, taken, version)
+        elif control is not None:
+            _add_control(program, node, control, values, root, taken, version)
         else:
             _add(program, node, values, root, taken, version)
     results = [values[v.name] for v in graph.outputs]
@@ -201,12 +202,11 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
 
 
 def _add_control(
-    program: ProgramGraph, node: Node, values: dict[str, Any], root: Module, taken: set[str], version: int
+    program: ProgramGraph, node: Node, control: Any, values: dict[str, Any], root: Module, taken: set[str], version: int
 ) -> None:
-    graphs = [node.attributes[name] for name in _CONTROL[node.operator]]
-    outer = list(dict.fromkeys(name for graph in graphs for name in _outer(graph)))
-    parts = [_module(graph, version, outer) for graph in graphs]
-    module = If(*parts) if node.operator == "If" else Loop(parts[0], len(node.inputs) - 2)
+    graphs = _graphs(node)
+    outer = list(dict.fromkeys(name for graph in graphs.values() for name in _outer(graph)))
+    module = control.of(node, {name: _module(graph, version, outer) for name, graph in graphs.items()})
     given = [values[name] for name in (*node.inputs, *outer)]
     result = program.call_module(_put(root, node.operator, module, taken), tuple(given))
     _results(program, node, result, values)
@@ -266,8 +266,7 @@ def _add(
 ) -> None:
     import tensorgrad
 
-    changed, older = OLDER.get(node.operator, (0, None))
-    function = older if older is not None and version < changed else OPERATORS[node.operator]
+    function = function_of(_full_name(node), version)
     given = tuple(values[name] for name in node.inputs)
     attributes = dict(node.attributes)
     known = signature(function)
@@ -286,7 +285,7 @@ def _add(
     except TypeError as error:
         raise InvalidModelError(f"onnx.load(): {node.operator}: {error}") from None
     result = program.call_function(function, given, attributes)
-    if len(node.outputs) == 1 and node.operator not in SEVERAL:
+    if len(node.outputs) == 1 and _full_name(node) not in SEVERAL:
         values[node.outputs[0]] = result
     else:
         _results(program, node, result, values)

@@ -15,7 +15,10 @@ ELEMENT_TYPES = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
     "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15, "bfloat16": 16,
 }  # fmt: skip
-NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
+# Those that are read, too.
+NAMES = {number: name for name, number in ELEMENT_TYPES.items()} | {
+    17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz",
+}  # fmt: skip
 
 # The version of the file format that came with a version of the operators.
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
@@ -79,6 +82,12 @@ class Graph:
     initializers: list[TensorData] = field(default_factory=list)
     inputs: list[ValueInfo] = field(default_factory=list)
     outputs: list[ValueInfo] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the inputs that are not weights."""
+        weights = {t.name for t in self.initializers}
+        return [v.name for v in self.inputs if v.name not in weights]
 
 
 @dataclass

@@ -23,6 +23,7 @@ from tensorgrad.onnx.protobuf import (
     STRING,
     STRINGS,
     TENSOR,
+    TYPE,
     VARINT,
 )
 
@@ -194,6 +195,8 @@ def _read_attribute(data: memoryview, stored: Stored, depth: int) -> tuple[str, 
         return name, [float(v) for v in parts.numbers(7, "f4")]
     if kind == STRINGS:
         return name, parts.texts(9)
+    if kind == TYPE:  # which no operator needs to know
+        return name, None
     raise InvalidModelError(f"onnx: attribute {name}: values of type {kind} are not read")
 
 
@@ -227,8 +230,8 @@ def _read_tensor(data: memoryview, stored: Stored) -> TensorData:
             given = parts.numbers(number, encoding).tobytes()
         else:
             values = np.array(parts.integers(number), dtype=np.int64)
-            if NAMES[kind] in ("float16", "bfloat16"):  # their bits
-                given = values.astype(np.uint16).tobytes()
+            if NAMES[kind][:5] in ("float", "bfloa"):  # their bits
+                given = values.astype(f"u{dtype.itemsize}").tobytes()
             else:
                 given = values.astype(dtype).tobytes()
     if len(given) != count * dtype.itemsize:

@@ -19,7 +19,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 LARGEST_MESSAGE = 2**31 - 1  # Protocol Buffers' limit: beyond it, values go into a file of their own
 
 # AttributeProto.type
-FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 6, 7, 8
+FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS, TYPE = 1, 2, 3, 4, 5, 6, 7, 8, 13
 
 
 def varint(value: int) -> bytes:
@@ -203,8 +203,10 @@ def _value_info(value: ValueInfo) -> Message:
                 dim.bytes(2, size)
             shape.message(1, dim)
         tensor.message(2, shape)
-    kind, out = Message(), Message()
-    kind.message(1, tensor)
+    out = Message()
     out.bytes(1, value.name)
-    out.message(2, kind)
+    if value.element_type:  # otherwise nothing is known of it
+        kind = Message()
+        kind.message(1, tensor)
+        out.message(2, kind)
     return out

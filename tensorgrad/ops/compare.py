@@ -293,7 +293,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
         or value.__class__ not in dtypes.NUMBERS
         or inplace._tracked(self, ()) or array.__class__ is not mask._array.__class__
     ):  # fmt: skip
-        return inplace.replace(self, masked_fill, (mask, value), {})
+        return inplace.replace(self, masked_fill, (mask, value), {}, apart=False)
     _check_mask(mask._array)
     if 0 in array.strides and is_expanded(array):
         warn(

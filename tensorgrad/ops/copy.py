@@ -457,7 +457,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
             )
         if inplace._tracked(self, (value,)):
-            return inplace.replace(self, _fill, (value,), {})
+            return inplace.replace(self, _fill, (value,), {}, apart=False)
         inplace.check_no_overlap(self)
         value = value.item()
     if value.__class__ not in dtypes.NUMBERS:

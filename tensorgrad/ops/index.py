@@ -14,7 +14,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.out import is_expanded, store_out
+from tensorgrad.dispatch.out import check_sources, is_expanded, store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
@@ -445,7 +445,7 @@ def _setitem(self: Tensor, index, value) -> None:
         check_number(value, self.dtype)
         value = tensor(wrapped(value, self.dtype), dtype=self.dtype, device=self.device)
     elif len(tensors) == 1 and not value.ndim and tensors[0]._array.dtype.kind == "b":
-        value = value.to(self.dtype)  # PyTorch casts a single element written to a mask
+        value = value.to(self.dtype, copy=True)  # PyTorch reads and casts a single element written to a mask first
     if value._array.__class__ is not view._array.__class__ and value.numel() == 1:
         value = value.to(view.device)
     _put(view, tensors, pattern, _without_leading_ones(value, 0), False)
@@ -470,6 +470,9 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
                 return False
         elif not _only_arrays(index, array):
             return False
+        for item in index:
+            if item is x or (item._memory is not None and item._memory is x._memory):
+                return False  # they may overlap
         index = tuple([i._array for i in index])
         shape = index[0].shape + array.shape[len(index) :]
     if number:
@@ -477,6 +480,8 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
         if array.dtype.kind == "u" and value < 0:
             return False
     else:
+        if value._memory is not None and value._memory is x._memory:
+            return False  # they may overlap
         value = value._array
         if mask or value.dtype is not array.dtype or (value.shape != shape and value.ndim):
             return False
@@ -520,12 +525,13 @@ def _assign(view: Tensor, value, number: bool) -> None:
 def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tensor:
     """Writes (or adds) `values` in place to the elements of `x` selected by the index tensors."""
     _check_same_dtype(x, tensors, pattern, values)
+    check_sources(x, (*tensors, values), refuses=True)
     array = x._array
     if (
         accumulate or SLOW or x.__class__ not in PLAIN or array.__class__ is not np.ndarray
         or inplace._tracked(x, (values,))
     ):  # fmt: skip
-        return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
+        return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {}, apart=False)
     if is_expanded(array):
         warn(
             "Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this "

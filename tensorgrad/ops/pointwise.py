@@ -20,7 +20,7 @@ from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
 from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
-from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.out import check_sources, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import pointwise as kernels
@@ -185,7 +185,10 @@ def add_(self: Tensor, other, *old, alpha=1) -> Tensor:
         other, alpha = number_first("add_", "alpha", other, old)
     if alpha.__class__ is float and _of_half_precision(self, other):
         return inplace.replace(self, _add_scaled, (other, alpha), {})
-    return _add_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
+    if alpha.__class__ is not int or alpha != 1:
+        check_sources(self, (other,))
+        other = _scaled(self, other, alpha)
+    return _add_in_place(self, other)
 
 
 @composite("method")
@@ -195,7 +198,10 @@ def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
         other, alpha = number_first("sub_", "alpha", other, old)
     if alpha.__class__ is float and _of_half_precision(self, other):
         return inplace.replace(self, _add_scaled, (other, -alpha), {})
-    return _sub_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
+    if alpha.__class__ is not int or alpha != 1:
+        check_sources(self, (other,))
+        other = _scaled(self, other, alpha)
+    return _sub_in_place(self, other)
 
 
 @composite()

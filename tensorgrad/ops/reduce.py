@@ -18,6 +18,7 @@ from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import ONE_OF_DIM
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
+from tensorgrad.ops.shape import also_one_by_one
 from tensorgrad.ops.sparse_parts import stored_elements
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.sparse import SparseArray
@@ -40,7 +41,8 @@ sum = reduction(
 )  # fmt: skip
 mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean", linear="input",
-    input=lambda g, input_shape, dim, keepdim: spread(g / kernels.count(input_shape, dim), input_shape, dim, keepdim),
+    backward_kernel="reduce.mean_backward",
+    input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / kernels.count(input_shape, dim),
     doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
 _nansum = reduction(
@@ -161,7 +163,7 @@ def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
 _count_nonzero = reduction("count_nonzero(input, dim: dims = None)", "reduce.count_nonzero", where=())
 
 
-@composite()
+@composite("function")
 def count_nonzero(input: Tensor, dim=None) -> Tensor:
     """Counts the nonzero elements along `dim`, or all if `dim` is not given.
 
@@ -169,6 +171,9 @@ def count_nonzero(input: Tensor, dim=None) -> Tensor:
     tensor([1, 2])
     """
     return _count_nonzero(input, dim)
+
+
+also_one_by_one(count_nonzero)
 
 
 # --- extrema -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.out import is_expanded, store_out
+from tensorgrad.dispatch.out import check_sources, is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim
@@ -554,8 +554,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
 @composite("method")
 def index_fill_(self: Tensor, dim: int, index: Tensor, value) -> Tensor:
     """Writes `value` (a number or a 0-dimensional tensor) in place to the slices `index` along `dim`."""
+    check_sources(self, (index,), refuses=True)
     if not isinstance(self._array, np.ndarray) or not is_expanded(self._array) or inplace._tracked(self, (value,)):
-        return inplace.replace(self, index_fill, (dim, index, value), {})
+        return inplace.replace(self, index_fill, (dim, index, value), {}, apart=False)
     warn(
         "Use of index_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
         "operation. This also applies to advanced indexing e.g. tensor[mask] = scalar"
@@ -623,7 +624,7 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
     tensor([4, 1])
     """
     flat = _flat_index("take", input, index)
-    taken = _gather(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
+    taken = _index_select(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
     return store_out("take", out, taken, (input, index))
 
 
@@ -646,7 +647,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source._array.size}, index.numel() = {index._array.size}"
         )
-    scattered = (_scatter_add if accumulate else _scatter)(input.reshape(-1), 0, flat.reshape(-1), source.reshape(-1))
+    scattered = (_index_add if accumulate else _scatter)(input.reshape(-1), 0, flat.reshape(-1), source.reshape(-1))
     return scattered.reshape(input._array.shape)
 
 

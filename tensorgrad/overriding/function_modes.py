@@ -47,11 +47,11 @@ def as_called(op: Any, args: tuple, out: Any, is_operator: bool) -> tuple[tuple,
     return positional, rest if out is None else {**rest, "out": out}
 
 
-@cache
 def users_function(op: Any, is_operator: bool) -> Callable:
     """Returns what users know an op by: `torch.add`, or `torch.Tensor.add` if they wrote `a + b`.
 
-    That is the row's own function, or the composite of its name if that has the same parameters, and perhaps more.
+    That is the row's own function, or the composite of its name if that has the same parameters, and perhaps more: what
+    there is by that name now, as programs replace methods.
 
     >>> from tensorgrad.overriding.function_modes import users_function
     >>> users_function(torch.mul.op, False) is torch.mul
@@ -61,8 +61,13 @@ def users_function(op: Any, is_operator: bool) -> Callable:
     found = getattr(Tensor, op.name, None) if is_operator else COMPOSITES.get(op.name)
     if found is None or found is own or (not is_operator and _users().get(op.name) is own):
         return own
-    names = tuple(p.name for p in op.params)
-    return found if tuple(signature(found).parameters)[: len(names)] == names else own
+    return found if _begins_with(found, tuple([p.name for p in op.params])) else own
+
+
+@cache
+def _begins_with(function: Callable, names: tuple[str, ...]) -> bool:
+    """Whether these are the first parameters of a function."""
+    return tuple(signature(function).parameters)[: len(names)] == names
 
 
 def _users() -> dict[str, Any]:

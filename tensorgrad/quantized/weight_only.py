@@ -17,22 +17,41 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.nn import Embedding, Linear, Module
 from tensorgrad.ops.nn.small_weights import int4_linear, int4_weights, int8_linear, int8_weights, packed_int4
+from tensorgrad.storage import recycling
 from tensorgrad.tensor import Tensor
 
 _LEAST = 1e-12  # a scale, for weights that are all zero
+_AT_A_TIME = 1 << 20  # weights that are quantized at a time, so that what is computed on the way takes little memory
+
+
+def _by_rows(weight: Tensor, quantized: Callable[[Tensor], dict[str, Tensor | None]]) -> dict[str, Tensor | None]:
+    """What `quantized` makes of the weights: of some rows at a time."""
+    rows, depth = weight.shape
+    step = max(1, _AT_A_TIME // max(depth, 1))
+    parts = [quantized(weight[first : first + step].detach().float()) for first in range(0, max(rows, 1), step)]
+    joined: dict[str, Tensor | None] = {}
+    for name, first in parts[0].items():
+        joined[name] = None if first is None else torch.cat([part[name] for part in parts])  # type: ignore[misc]
+    return joined
 
 
 def _int8(weight: Tensor) -> dict[str, Tensor | None]:
     """The weights as int8, from -127 to 127, and a scale for each row."""
-    numbers = weight.detach().float()
+    return _by_rows(weight, lambda numbers: _int8_rows(numbers, weight.dtype))
+
+
+def _int8_rows(numbers: Tensor, dtype: torch.dtype) -> dict[str, Tensor | None]:
     scales = (numbers.abs().amax(1) / 127).clamp(min=_LEAST)
     stored = (numbers / scales.unsqueeze(1)).round().clamp(-127, 127).to(torch.int8)
-    return {"weight": stored, "scales": scales.to(weight.dtype)}
+    return {"weight": stored, "scales": scales.to(dtype)}
 
 
 def _int4(weight: Tensor, group: int, symmetric: bool) -> dict[str, Tensor | None]:
     """The weights in 4 bits, packed, and a scale for each group of a row (and if not symmetric, a zero)."""
-    numbers = weight.detach().float()
+    return _by_rows(weight, lambda numbers: _int4_rows(numbers, weight.dtype, group, symmetric))
+
+
+def _int4_rows(numbers: Tensor, dtype: torch.dtype, group: int, symmetric: bool) -> dict[str, Tensor | None]:
     rows, depth = numbers.shape
     numbers = torch.nn.functional.pad(numbers, (0, -depth % group)).reshape(rows, -1, group)
     low, high = numbers.amin(2, keepdim=True), numbers.amax(2, keepdim=True)
@@ -44,8 +63,8 @@ def _int4(weight: Tensor, group: int, symmetric: bool) -> dict[str, Tensor | Non
         zeros, stored = low + 8 * scales, ((numbers - low) / scales).round().clamp(0, 15)
     return {
         "weight": packed_int4(stored.reshape(rows, -1)),
-        "scales": scales.squeeze(2).to(weight.dtype).contiguous(),
-        "zeros": None if zeros is None else zeros.squeeze(2).to(weight.dtype).contiguous(),
+        "scales": scales.squeeze(2).to(dtype).contiguous(),
+        "zeros": None if zeros is None else zeros.squeeze(2).to(dtype).contiguous(),
     }
 
 
@@ -174,7 +193,7 @@ def quantize(
 
     The modules are replaced in the model, which keeps its structure and its names. A weight that several modules share,
     such as that of an embedding and the last layer, is quantized for each of them. Modules of subclasses, and
-    embeddings with `max_norm`, stay as they are.
+    embeddings with `max_norm`, stay as they are. The memory of the old weights is returned to the system.
 
     Args:
         model: the model; if it is a `Linear` or an `Embedding` itself, the result takes its place.
@@ -198,7 +217,7 @@ def quantize(
         raise ValueError(f"quantize: expected 'int8' or 'int4', got {dtype!r}")
     if dtype == "int4" and group not in (32, 64, 128):
         raise ValueError(f"quantize: expected groups of 32, 64 or 128 weights, got {group}")
-    done: dict[int, Module] = {}
+    done: dict[int, Module] = {}  # by the id of a module of the model: ids of two of them are not the same
 
     def made(module: Module, name: str) -> Module:
         if id(module) not in done:
@@ -209,11 +228,18 @@ def quantize(
         suited = type(module) is Linear or (type(module) is Embedding and module.max_norm is None)
         return suited and module.weight.is_floating_point() and (filter is None or filter(module, name))
 
-    for prefix, parent in list(model.named_modules()):
-        for name, child in list(parent._modules.items()):
+    _replace_children(model, made)
+    result = made(model, "")
+    recycling.release()
+    return result
+
+
+def _replace_children(model: Module, made: Callable[[Module, str], Module]) -> None:
+    """Only parents are listed: a child that is replaced is gone at once, and its weights with it."""
+    for prefix, parent in [(prefix, module) for prefix, module in model.named_modules() if module._modules]:
+        for name, child in parent._modules.items():
             if child is not None:
                 parent._modules[name] = made(child, f"{prefix}.{name}".lstrip("."))
-    return made(model, "")
 
 
 def _replacement(module: Module, dtype: str, group: int, symmetric: bool) -> Module:

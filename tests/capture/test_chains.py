@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import tensorgrad as torch
 from tensorgrad import nn
-from tensorgrad.capture.chains import PURE, SMALL
+from tensorgrad.capture.links import TAKEN
 from tensorgrad.capture.region import Region
 from tensorgrad.kernels.array import activation, loss, pointwise
 from tensorgrad.kernels.compiled.runtime import launch, library, thread_pool
-from tensorgrad.rows.kernel_tables import COMPILED
+from tensorgrad.rows.kernel_tables import COMPILED, OPS
 from tensorgrad.tensor import share
 from tests.capture.compare import bits
 
@@ -127,8 +127,12 @@ def odd_numbers(random, shape):
 def test_kernels_for_few_numbers_give_the_bits_of_numpy(shape):
     random = np.random.RandomState(0)
     x, g = odd_numbers(random, shape), odd_numbers(random, shape)
-    kernels = {of: COMPILED[of] for of in SMALL}
+    kernels = {of: COMPILED[taken.same] for of, taken in TAKEN.items() if taken.same}
     assert all(row.available() for row in kernels.values())
+    for name, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.true_divide)):
+        with np.errstate(all="ignore"):
+            made = kernels[name].ready(x, g)
+            assert made is NotImplemented or made.tobytes() == function(x, g).tobytes(), name
     assert kernels["relu"].ready(x).tobytes() == pointwise.relu(np, x).tobytes()
     assert kernels["relu.backward"].ready(g, x).tobytes() == activation.relu_backward(np, g, x).tobytes()
     for slope, reduction in [(1.0, "mean"), (-0.3, "mean"), (np.nan, "mean"), (0.7, "sum"), (np.inf, "sum")]:
@@ -139,8 +143,108 @@ def test_kernels_for_few_numbers_give_the_bits_of_numpy(shape):
 
 
 def test_every_op_of_a_chain_exists():
-    assert {name.partition(".")[0] for name in PURE} <= COMPILED.keys()
-    assert COMPILED.keys() >= SMALL
+    assert {name.partition(".")[0] for name in TAKEN} <= OPS.keys()
+    assert {taken.same for taken in TAKEN.values() if taken.same} <= COMPILED.keys()
+
+
+def rows(*shape):
+    return lambda: nn.Parameter(torch.randn(*shape))
+
+
+# What is computed of which parameters, and the ops that have to be in chains.
+COMPUTED = {
+    "gelu": (F.gelu, [rows(64, 64)], "gelu gelu.backward"),
+    "gelu, by tanh": (lambda x: F.gelu(x, approximate="tanh"), [rows(64, 64)], "gelu gelu.backward"),
+    "silu": (F.silu, [rows(64, 64)], "silu silu.backward"),
+    "sigmoid": (torch.sigmoid, [rows(128, 130)], "sigmoid sigmoid.backward"),
+    "tanh": (torch.tanh, [rows(128, 130)], "tanh.backward"),
+    "exp": (torch.exp, [rows(128, 130)], "exp"),
+    "softmax": (lambda x: x.softmax(-1), [rows(64, 80)], "softmax softmax.backward"),
+    "log_softmax": (lambda x: x.log_softmax(-1), [rows(64, 80)], "log_softmax log_softmax.backward"),
+    "sums": (lambda x, y: x + y - 2 * x * y, [rows(40, 50), rows(40, 50)], "add sub"),
+    "products": (lambda x, y: x * y / (y * y), [rows(80, 50), rows(80, 50)], "mul div"),
+    "a bias": (lambda x, y: x + y, [rows(300, 200), rows(200)], "add"),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (96,), w, b), [rows(40, 96), rows(96), rows(96)],
+                   "layer_norm"),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [rows(3, 8, 11, 11), rows(8), rows(8)],
+                   "group_norm"),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [rows(6, 8, 11, 11), rows(8), rows(8)],
+                   "batch_norm batch_norm.backward"),
+    "batch_norm, of small images": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [rows(6, 16, 5, 5), rows(16), rows(16)],
+        "batch_norm batch_norm.backward"),
+    "attention": (
+        lambda *given: F.scaled_dot_product_attention(*[x.transpose(1, 2) for x in given], is_causal=True),
+        [rows(2, 20, 3, 16)] * 3, "attention attention.backward"),
+    "max_pool": (lambda x: F.max_pool2d(x, 2), [rows(4, 8, 18, 19)], "max_pool max_pool_grad"),
+    "max_pool, of windows that overlap": (lambda x: F.max_pool2d(x, 3, 2, 1), [rows(4, 8, 18, 19)],
+                                          "max_pool max_pool_grad"),
+    "avg_pool": (lambda x: F.avg_pool2d(x, 2), [rows(4, 8, 18, 18)], "avg_pool avg_pool_grad"),
+    "a copy": (lambda x: x.transpose(0, 1).contiguous(), [rows(80, 96)], "clone_copy"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", COMPUTED)
+def test_ops_are_parts_of_chains_and_give_the_bits_of_the_program(name):
+    compute, made, ops = COMPUTED[name]
+    torch.manual_seed(0)
+    given = [make() for make in made]
+
+    def step():
+        for p in given:
+            p.grad = None
+        # (An op before and one after it: what it reads and writes is the chain's.)
+        result = compute(*[p * 1.5 for p in given])
+        result.backward(result.detach())
+        return result.detach()
+
+    region = settled(step)
+    plan = plan_of(region)
+    launches = {launch.name: launch.of for launch in plan.launches.launches}
+    assert set(ops.split()) <= {launches[name] for name in plan._chains.numbers}, plan.explain()
+    for scale in (1.0, -3.0, 1e-30, np.nan):
+        for p in given:
+            p.detach().mul_(scale)
+        found = [bits(region()), [bits(p.grad) for p in given]]
+        assert found == [bits(step()), [bits(p.grad) for p in given]]
+    assert region.plans == 1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_a_kernel_computes_in_python_is_no_part_of_a_chain():
+    """A mask of truths becomes numbers by NumPy."""
+    q = torch.randn(2, 3, 20, 16)
+    mask = torch.ones(20, 20, dtype=torch.bool).tril()
+
+    def forward(mask):
+        with torch.no_grad():
+            return F.scaled_dot_product_attention(q, q, q, mask) + 0.0
+
+    region = settled(forward, mask)
+    for other in (mask, mask.flip(0).contiguous(), mask.t().contiguous()):
+        assert bits(region(other)) == bits(forward(other))
+    assert region.plans == 1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_gradients_of_parts_of_one_array_are_not_copied():
+    """As without a plan: the kernel of attention has made them side by side."""
+    weight = nn.Parameter(torch.randn(3 * 32, 32))
+    x = torch.randn(2, 20, 32)
+
+    def step():
+        weight.grad = None
+        q, k, v = (p.view(2, 20, 2, 16).transpose(1, 2) for p in F.linear(x, weight).split(32, 2))
+        seen = F.scaled_dot_product_attention(q, k, v)
+        seen.sum().backward()
+        return seen.detach()
+
+    region = settled(step)
+    (join,) = [launch for launch in plan_of(region).launches.launches if launch.of == "cat"]
+    parts = np.zeros((2, 20, 96), np.float32)
+    assert join.function([parts[..., :32], parts[..., 32:]], 2).base is parts
+    assert [bits(region()), bits(weight.grad)] == [bits(step()), bits(weight.grad)]
 
 
 # --- what chains must not do ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import copy
 import gc
 import pickle
 import random
+import types
 
 import pytest
 
@@ -12,6 +13,8 @@ import tensorgrad as torch
 from tensorgrad import nn
 from tensorgrad.capture.compiled import OptimizedModule, region_of
 from tensorgrad.capture.region import GraphBreak, Region
+from tensorgrad.capture.state import State
+from tensorgrad.capture.watch import Watch
 from tests.capture.compare import bits
 from tests.capture.test_programs import PROGRAMS
 
@@ -270,6 +273,73 @@ def test_what_a_replay_would_skip_stays_eager_and_says_why(name):
         assert name == "random" or (repr(found), bits(x)) == (repr(expected), bits(x))
     assert region.plans == 0 and reason in region.explain(), region.explain()
     assert ".py" in region.explain() or name == "attribute"
+
+
+def _double(self, x):
+    return self.inner(x) * 2
+
+
+def _triple(self, x):
+    return self.inner(x) * 3
+
+
+class Renamed(nn.Module):
+    """What a module's call names is a method that the program has under another name, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+    forward = _double
+
+
+REPLACED = {
+    "of the class": lambda model: setattr(type(model), "forward", _triple),
+    "of the instance": lambda model: setattr(model, "forward", lambda x: _triple(model, x)),
+    "by a static method": lambda model: setattr(type(model), "forward", staticmethod(lambda x: model.inner(x) * 3)),
+}
+
+
+@pytest.mark.parametrize("before", [None, "of the instance", "by a static method"])
+@pytest.mark.parametrize("replace", REPLACED)
+def test_methods_that_only_the_library_names_are_guarded(before, replace):
+    """A program says `model(x)`; which function that runs is the business of `nn.Module`."""
+    model = type("Own", (Renamed,), {"forward": _double})()
+    if before == "of the instance":
+        model.forward = lambda x: _double(model, x)
+    elif before is not None:
+        type(model).forward = staticmethod(lambda x: _double(model, x))
+    region = Region(lambda x: model(x))
+    x = torch.ones(1, 2)
+    for _ in range(6):
+        region(x)
+    assert region.plans == 1, region.explain()
+    REPLACED[replace](model)
+    for _ in range(6):
+        assert bits(region(x)) == bits(model(x))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_function_that_ran_is_guarded(monkeypatch, name):
+    """The walk finds them all by itself, without looking at every object of the process."""
+    make, x, y = PROGRAMS[name][:3]
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x, y):
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    given = x(), y()
+    with Watch() as watch:
+        step(*given)
+    others = [f for f in gc.get_referrers(*watch.codes) if isinstance(f, types.FunctionType)]
+    ran = [f for f in others if f.__code__ in watch.codes and (f is step or f.__code__ is not step.__code__)]
+    monkeypatch.setattr(gc, "get_referrers", None)
+    guarded = [guard[0] for guard in State([step], watch)._functions]
+    inner = {code for outer in watch.codes for code in outer.co_consts}  # made by what ran, each time
+    missed = [f for f in ran if f.__code__ not in inner and not any(f is one for one in guarded)]
+    assert ran and not missed
 
 
 def test_effects_happen_once_per_call():

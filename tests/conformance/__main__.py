@@ -97,7 +97,7 @@ def _modules() -> Section:
     return modules_section()
 
 
-def _optimizers() -> Section:
+def _optim() -> Section:
     from tests.conformance.optimdb import optim_section
 
     return optim_section()
@@ -109,7 +109,7 @@ def _schedulers() -> Section:
     return scheduler_section()
 
 
-SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _vmap, _modules, _optimizers, _schedulers)
+SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _vmap, _modules, _optim, _schedulers)
 
 
 # --- running ---------------------------------------------------------------------------------------------------------

@@ -612,6 +612,23 @@ def test_a_format_that_computes_something_else_is_refused(monkeypatch):
         small_numbers.candidates(small_numbers.perceptron, with_torch=False)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the figures are those of /proc")
+def test_the_table_of_memory(monkeypatch):
+    monkeypatch.setattr(small_numbers, "DECODERS", {"134 M": small_numbers.Decoder(32, 1, 2, 64, 50)})
+    told = small_numbers.memory(small_numbers.DECODERS["134 M"], "int8")
+    assert 0 < told["weights"] < 1 and 0 < told["beyond"] < told["most"]
+    asked, lines = [], []
+
+    def answer(command, **options):
+        asked.append(command[-2:])
+        return argparse.Namespace(stdout=json.dumps(told))
+
+    monkeypatch.setattr(small_numbers.subprocess, "run", answer)
+    small_numbers.memories(lines.append)
+    assert asked == [["134 M", format] for format in ("float32", "int8", "int4")]
+    assert lines[1].startswith("| decoder of 134 M | 0 + ") and lines[1].count(" | ") == 3
+
+
 def test_kernels_for_webassembly_are_a_module():
     pytest.importorskip("llvmlite", reason="llvmlite is not installed: pip install '.[kernels]'")
     made = webassembly.compiled()

@@ -53,10 +53,11 @@ SMALL = {
     "neural_ode.py": ("--steps 3 --moments 50", "neural_ode.svg neural_ode.pt"),
     "maml.py": ("--steps 3 --tasks 4", "maml.svg maml.pt"),
     "private.py": ("--steps 3 --batch_size 16 --truncate_train 256 --hidden 16", "private.svg private.pt"),
+    "quantize.py": ("--epochs 1 --truncate_train 256 --width 4", "quantize.svg quantize.pt"),
     "pinn.py": ("--steps 3 --batch_size 8 --width 8", "pinn.svg pinn.pt"),
     "laplace.py": ("--steps 30 --points 10 --width 4", "laplace.svg laplace.pt"),
 }
-OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py", "private.py"}
+OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py", "private.py", "quantize.py"}
 
 has_sklearn = importlib.util.find_spec("sklearn") is not None
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -26,8 +26,8 @@ def test_the_chapter_runs(number):
         tutorial.run(page, _scope)
 
 
-def test_there_are_twelve():
-    assert [int(page.stem[:2]) for page in CHAPTERS] == list(range(1, 13))
+def test_there_are_thirteen():
+    assert [int(page.stem[:2]) for page in CHAPTERS] == list(range(1, 14))
 
 
 def test_a_chapter_ends_at_a_real_file():

@@ -9,7 +9,7 @@ import pytest
 import tensorgrad as torch
 from tensorgrad import nn
 from tensorgrad.capture.values import tensors
-from tensorgrad.onnx import errors
+from tensorgrad.onnx import control, errors
 from tensorgrad.onnx.model import Graph, Model, Node, TensorData, ValueInfo
 from tensorgrad.onnx.protobuf import model_message
 from tests.capture.test_modules import MODULES
@@ -127,6 +127,12 @@ HOSTILE = {
     ),
     "a loop that carries too much": model([THREE, Node("Loop", ["three", "", "x", "x"], ["y", "z"], {"body": BODY})]),
     "a loop that returns too little": model([THREE, Node("Loop", ["three", "", "x"], ["y"], {"body": BODY})]),
+    "a scan that is not said to take anything": model([Node("Scan", ["x", "x"], ["y", "z"], {"body": BODY})]),
+    "a scan of more than it has": model([Node("Scan", ["x"], ["y"], {"body": BODY, "num_scan_inputs": 2})]),
+    "a scan along a number": model(
+        [Node("Scan", ["x", "x", "x"], ["y", "z", "u"], {"body": BODY, "num_scan_inputs": 1, "scan_input_axes": 1})]
+    ),
+    "a map with another graph": model([Node("SequenceMap", ["x"], ["y"], {"body": BODY})]),
     "used before it is computed": model([Node("Relu", ["z"], ["y"])]),
     "a cycle": model([Node("Relu", ["y"], ["z"]), Node("Relu", ["z"], ["y"])]),
     "computed twice": model([Node("Relu", ["x"], ["y"]), Node("Relu", ["x"], ["y"])]),
@@ -154,8 +160,36 @@ def test_weights_outside_of_the_folder_are_refused(tmp_path, location):
         torch.onnx.load(tmp_path / "m.onnx")
 
 
-def test_broken_files_are_errors_of_their_own():
-    written = bytearray(bytes(torch.onnx.export(nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU()), (torch.rand(1, 2, 5),))))
+def layers():
+    return bytes(torch.onnx.export(nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU()), (torch.rand(1, 2, 5),)))
+
+
+def loops():
+    """A file with graphs within a graph, a sequence, and an optional value."""
+    scan = Graph("scan", [Node("Add", ["state", "part"], ["next"]), Node("Identity", ["next"], ["all"])], [],
+                 [ValueInfo("state", 1, ()), ValueInfo("part", 1, ())],
+                 [ValueInfo("next", 1, ()), ValueInfo("all", 1, ())])  # fmt: skip
+    each = Graph(
+        "each", [Node("Neg", ["one"], ["less"])], [], [ValueInfo("one", 1, None)], [ValueInfo("less", 1, None)]
+    )
+    zero = Node("Constant", [], ["zero"], {"value_float": 0.0})
+    return model([
+        THREE, zero, Node("Loop", ["three", "", "x"], ["last", "turns"], {"body": BODY}),
+        Node("Scan", ["zero", "last"], ["sum", "sums"], {"body": scan, "num_scan_inputs": 1}),
+        Node("SplitToSequence", ["turns"], ["parts"]), Node("SequenceMap", ["parts"], ["negative"], {"body": each}),
+        Node("Optional", ["negative"], ["some"]), Node("OptionalGetElement", ["some"], ["got"]),
+        Node("ConcatFromSequence", ["got"], ["joined"], {"axis": 0}), Node("Add", ["joined", "sums"], ["y"]),
+    ])  # fmt: skip
+
+
+def test_graphs_within_a_graph():
+    found = torch.onnx.load(io.BytesIO(loops()))(torch.tensor([1.0, 2.0]))
+    assert found.tolist() == [[4.0 - 4, 12.0 - 16], [4.0 - 9, 12.0 - 36], [4.0 - 16, 12.0 - 64]]
+
+
+@pytest.mark.parametrize("make", [layers, loops])
+def test_broken_files_are_errors_of_their_own(make):
+    written = bytearray(make())
     dice = random.Random(0)
     for _ in range(400):
         data = bytearray(written)
@@ -228,6 +262,55 @@ def test_loops():
     data = model([THREE, Node("Loop", ["three", "", "x"], ["last", "all"], {"body": BODY})], outputs=("last", "all"))
     last, all_ = torch.onnx.load(io.BytesIO(data))(torch.tensor([1.0, 2.0]))
     assert last.tolist() == [4, 8] and all_.tolist() == [[4, 16], [9, 36], [16, 64]]
+
+
+def test_loops_of_no_turns_keep_what_the_file_says():
+    none = Node("Constant", [], ["none"], {"value_int": 0})
+    body = inner(**{**vars(BODY), "outputs": [*BODY.outputs[:2], ValueInfo("kept", 1, (2,))]})
+    data = model([none, Node("Loop", ["none", "", "x"], ["last", "all"], {"body": body})], outputs=("last", "all"))
+    last, all_ = torch.onnx.load(io.BytesIO(data))(torch.tensor([1.0, 2.0]))
+    assert last.tolist() == [1, 2] and all_.shape == (0, 2)
+
+
+@pytest.mark.parametrize("limit", ["TURNS", "KEPT"])
+def test_loops_end(monkeypatch, limit):
+    monkeypatch.setattr(control, limit, 1000)
+    within = Graph("within", [Node("Loop", ["most", "", "before"], ["after", "kept"], {"body": BODY}),
+                              Node("Identity", ["go_on"], ["goes_on"])], [],
+                   [ValueInfo("i", 7, ()), ValueInfo("go_on", 9, ()), ValueInfo("before_all", 1, None)],
+                   [ValueInfo("goes_on", 9, ()), ValueInfo("after", 1, None)])  # fmt: skip
+    within.nodes[0].inputs[2] = "before_all"
+    within.nodes[0].outputs[:] = ["after_all", "kept_all"]
+    within.outputs[1] = ValueInfo("after_all", 1, None)
+    most = Node("Constant", [], ["most"], {"value_int": 2**62})
+    loop = Node("Loop", ["most", "", "x"], ["y"], {"body": within})
+    loaded = torch.onnx.load(io.BytesIO(model([most, loop])))
+    for _ in range(2):  # also when it was stopped before
+        with pytest.raises(RuntimeError, match="are the most"):
+            loaded(torch.ones(2))
+    three = torch.onnx.load(io.BytesIO(model([THREE, Node("Loop", ["three", "", "x"], ["last", "y"], {"body": BODY})])))
+    for _ in range(100):  # each call counts anew
+        three(torch.ones(2))
+
+
+@pytest.mark.parametrize("operator", ["HannWindow", "ConstantOfShape"])
+def test_what_is_only_said_takes_no_memory(operator):
+    size = Node("Constant", [], ["size"], {"value_ints": [2**50]})
+    loaded = torch.onnx.load(io.BytesIO(model([size, Node(operator, ["size"], ["y"])])))
+    with pytest.raises(ValueError, match="a tensor of the shape"):
+        loaded(torch.ones(2))
+
+
+def test_a_tree_with_a_circle_is_refused():
+    one = np.zeros(1, np.float32)
+    tree = {
+        "nodes_splits": one, "nodes_featureids": [0], "nodes_modes": np.zeros(1, np.uint8), "nodes_truenodeids": [0],
+        "nodes_falsenodeids": [0], "nodes_trueleafs": [0], "nodes_falseleafs": [0], "leaf_targetids": [0],
+        "leaf_weights": one, "tree_roots": [0],
+    }  # fmt: skip
+    loaded = torch.onnx.load(io.BytesIO(model([Node("TreeEnsemble", ["x"], ["y"], tree, "ai.onnx.ml")])))
+    with pytest.raises(ValueError, match="circle"):
+        loaded(torch.ones(2, 1))
 
 
 def test_softmax_of_older_versions_is_over_all_later_dimensions():

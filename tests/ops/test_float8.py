@@ -157,3 +157,8 @@ def test_ordinary_tensors_are_not_affected(l):
     x = l.ones(2, requires_grad=True)
     (x * 2 + l.sort(x)[0]).sum().backward()
     return x.grad, l.ones(3).copy_(l.tensor([1, 2, 3])), l.zeros(2).fill_(3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_view_of_no_bytes(name):
+    alike(lambda l: list(l.empty(2, 0, dtype=l.uint8).view(getattr(l, name)).shape))

@@ -131,6 +131,24 @@ def test_gradients_of_leaves_lie_as_the_leaves(t):
 
 
 @alike
+def test_the_gradient_of_a_mean_has_memory_of_its_own(t):
+    """In every pass: a hook may write to it."""
+    seen = []
+    for dims in ((), (1,), (-1, True), ((0, 2),), ((0, 1, 2), True)):
+        for dtype in (t.float32, t.bfloat16):
+            x = t.arange(24.0).reshape(2, 3, 4).to(dtype).requires_grad_()
+            for create_graph in (False, True):
+                y = x.mean(*dims)
+                (g,) = t.autograd.grad(y, x, t.full_like(y, 0.3), create_graph=create_graph)
+                seen += [g.stride(), g.mul_(2)]
+            inner = x * 1
+            inner.register_hook(lambda g: seen.append((g.stride(), g.mul_(2))))
+            inner.mean(*dims).sum().backward()
+            seen.append(x.grad)
+    return seen
+
+
+@alike
 def test_an_outer_product_added_to_a_matrix_lies_as_a_sum(t):
     column, row, whole = t.zeros(3, 1), t.zeros(1, 5), t.zeros(5, 3).t()
     matrices = (

@@ -1,5 +1,6 @@
 """`torch.overrides.TorchFunctionMode`: the same programs in both libraries."""
 
+import functools
 import re
 
 import numpy as np
@@ -197,3 +198,24 @@ def test_classes_and_modes_are_given_the_functions_that_users_know(torch):
     with Mode():
         x + 1, x - x, torch.add(x, 1), torch.div(x, x), torch.flip(x, [0]), torch.cat([x, x]), torch.where(x > 0, x, x)
     return found, [name for name in seen if name != "not known"]
+
+
+def test_modes_are_given_the_method_that_there_is_now(monkeypatch):
+    """Programs, and tests before this one, replace methods for a while."""
+
+    def given():
+        seen = []
+
+        class Mode(tensorgrad.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                seen.append(func)
+                return func(*args, **(kwargs or {}))
+
+        with Mode():
+            tensorgrad.ones(2) % 3
+        return seen[-1]
+
+    kept = tensorgrad.Tensor.remainder
+    for method in (functools.wraps(kept)(lambda *args, **kwargs: kept(*args, **kwargs)), kept):
+        monkeypatch.setattr(tensorgrad.Tensor, "remainder", method)
+        assert given() is method

@@ -215,3 +215,22 @@ def test_limits_of_control_groups(name, tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{value * MB if isinstance(value, int) else value}\n")
     assert recycling.memory(str(tmp_path)) == (MACHINE if limit is None else min(MACHINE, limit * MB))
+
+
+@needs_glibc
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_quantizing_gives_the_memory_of_the_old_weights_back(dtype):
+    """96 MB of float32 become 24 or 13. Large weights: while they are quantized, no copy of all is made either."""
+    program = """
+        recycling.IDLE = 3600
+        layers = (torch.nn.Linear(2048, 2048), torch.nn.Linear(2048, 10240))
+        model = torch.nn.Sequential(*layers)
+        del layers
+        print(resident() - before > 80)
+        torch.quantize(model, dtype)
+        print(fall(sum(t.nbytes for t in model.state_dict().values()) / 2**20 + 20, 0))
+        with open("/proc/self/status") as file:
+            most = int(next(line for line in file if line.startswith("VmHWM")).split()[1]) >> 10
+        print(most - before < 96 + 60)
+    """
+    assert run(f"dtype = {dtype!r}\n" + textwrap.dedent(program)) == ["True", "True", "True"]

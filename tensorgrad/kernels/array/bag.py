@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad.kernels.array.blocks import BLOCK
-from tensorgrad.kernels.array.index import add_rows
+from tensorgrad.kernels.array.index import add_rows, half_precision, sums_dtype, terms
 
 
 def bag_numbers(xp, starts, length, whole):
@@ -18,11 +18,19 @@ def bag_numbers(xp, starts, length, whole):
     return xp.repeat(xp.arange(len(sizes), dtype=starts.dtype), sizes.tolist() if xp is not np else sizes)
 
 
-def bag_sum(xp, rows, bags, count, weights):
-    """The sum of each bag's rows, times their `weights` (K) if given; (count, width). Empty bags give 0."""
-    if rows.dtype.itemsize == 2:
-        weights = None if weights is None else weights.astype(np.float32)
-        return bag_sum(xp, rows.astype(np.float32), bags, count, weights).astype(rows.dtype)
+def bag_sum(xp, rows, bags, count, weights, ties_up=False):
+    """The sum of each bag's rows, times their `weights` (K) if given; (count, width). Empty bags give 0.
+
+    Sums of half precision are taken in float32, one row after another, and rounded; those to bfloat16 with `ties_up`
+    away from zero where they lie in the middle between two numbers.
+    """
+    if half_precision(rows.dtype):
+        wide = rows.astype(np.float32)
+        if weights is not None:
+            wide *= weights.astype(np.float32)[:, None]
+        out = xp.zeros((count, rows.shape[1]), np.float32)
+        add_rows(xp, out, bags, wide)
+        return _rounded(xp, out, rows.dtype, ties_up)
     sizes = xp.bincount(bags, minlength=count)
     size = _common_size(sizes)
     if size:
@@ -37,6 +45,14 @@ def bag_sum(xp, rows, bags, count, weights):
     return out
 
 
+def _rounded(xp, sums, dtype, ties_up):
+    """float32 sums in half precision; see `bag_sum`."""
+    if not ties_up or xp is not np or dtype == np.float16:
+        return sums.astype(dtype)
+    bits = sums.view(np.uint32) + np.uint32(1 << 15)
+    return (bits >> np.uint32(16)).astype(np.uint16).view(dtype)
+
+
 def _sizes(xp, starts, length):
     """Returns how many of `length` rows are in each bag."""
     return xp.concatenate([starts[1:], xp.full(1, length, starts.dtype)]) - starts
@@ -47,14 +63,16 @@ def lookup(xp, table, indices, starts, mean):
 
     `indices` is (bags, n), or flat and split into bags at `starts`. Empty bags give 0.
     """
-    if table.dtype.itemsize == 2:
-        return lookup(xp, table.astype(np.float32), indices, starts, mean).astype(table.dtype)
+    half = half_precision(table.dtype)
+    if starts is None and half:
+        starts = xp.arange(0, indices.size, max(indices.shape[1], 1)) if indices.size else xp.zeros(len(indices), int)
+        indices = indices.reshape(-1)
     if starts is None:
         return _lookup_even(xp, table, indices, mean)
     rows = table.take(indices, 0)
     sizes = _sizes(xp, starts, len(rows))
     bags = xp.repeat(xp.arange(len(sizes)), sizes if xp is np else sizes.tolist())
-    out = bag_sum(xp, rows, bags, len(sizes), None)
+    out = bag_sum(xp, rows, bags, len(sizes), None, True)
     return xp.divide(out, xp.maximum(sizes, 1).astype(out.dtype)[:, None], out) if mean else out
 
 
@@ -87,16 +105,17 @@ def lookup_max(xp, table, indices):
 
 def lookup_grad(xp, g, indices, starts, count, mean):
     """The gradient of `lookup` for a table of `count` rows."""
-    if g.dtype.itemsize == 2:
-        return lookup_grad(xp, g.astype(np.float32), indices, starts, count, mean).astype(g.dtype)
     sizes = indices.shape[1] if starts is None else _sizes(xp, starts, indices.size)
-    if mean:
+    if mean and half_precision(g.dtype):
+        factor = (1 / xp.maximum(xp.asarray(sizes), 1)).astype(g.dtype)
+        g = g * (factor[:, None] if factor.ndim else factor)
+    elif mean:
         g = g * (1 / max(sizes, 1)) if starts is None else g / xp.maximum(sizes, 1).astype(g.dtype)[:, None]
     if xp is not np and starts is not None:
         sizes = sizes.tolist()
-    table = xp.zeros((count, g.shape[1]), g.dtype)
-    add_rows(xp, table, indices.reshape(-1), xp.repeat(g, sizes, 0))
-    return table
+    table = xp.zeros((count, g.shape[1]), sums_dtype(xp, g.dtype))
+    add_rows(xp, table, indices.reshape(-1), xp.repeat(terms(g), sizes, 0))
+    return table.astype(g.dtype, copy=False)
 
 
 def bag_extreme(xp, rows, bags, count, largest):

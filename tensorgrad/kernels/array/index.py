@@ -15,6 +15,9 @@ from .blocks import BLOCK
 _SMALL = 256
 # Rows of a table that receive more gradients than this are summed one row at a time.
 _MANY = 64
+# PyTorch's loops over rows of half precision work in float32 on this many columns at a time; it rounds every product of
+# the columns that are left.
+_VECTORS = 64
 
 
 def extremes(xp, index):
@@ -132,7 +135,7 @@ def scatter_add(xp, x, dim, index, src):
         return out
     where = _prepared(xp, x, dim, index)
     src = _source(src, index.shape if index.ndim else (1,))
-    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+    if half_precision(x.dtype):
         out = xp.array(x, dtype=np.float32, order="C")
         _accumulate_flat(xp, out.reshape(-1), where, xp.asarray(src, dtype=np.float32))
         return out.astype(x.dtype)
@@ -168,7 +171,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
     `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self` the old values of written elements are
     ignored. Means of integers are rounded down.
     """
-    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+    if half_precision(x.dtype):
         lifted = scatter_reduce(
             xp, x.astype(np.float32), dim, index, xp.asarray(src, dtype=np.float32), reduce, include_self
         )
@@ -192,16 +195,50 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
     return out
 
 
+def half_precision(dtype) -> bool:
+    """Whether it is float16 or bfloat16."""
+    return dtype.itemsize == 2 and dtype.kind not in "iu"
+
+
+def sums_dtype(xp, dtype):
+    """The dtype of a sum to which terms of `dtype` are added one by one.
+
+    It is `dtype`, as in PyTorch: in half precision every addition is rounded. Only a device's own library may not add
+    so; its sums are float32's.
+    """
+    return np.dtype(np.float32) if xp is not np and half_precision(dtype) else dtype
+
+
+def terms(x):
+    """`x` as terms of sums: NumPy adds float32 to half precision, which rounds as much, faster than the latter."""
+    return x.astype(np.float32) if half_precision(x.dtype) else x
+
+
+def scaled_terms(xp, x, factor):
+    """`factor * x` as terms of sums in half precision; `factor` is rounded to the dtype of `x`.
+
+    Products of whole vectors are added unrounded.
+    """
+    made = x.astype(np.float32) * xp.asarray(factor).astype(x.dtype).astype(np.float32)
+    left = made[..., made.shape[-1] // _VECTORS * _VECTORS :] if made.ndim else made
+    left[...] = left.astype(x.dtype)
+    return made
+
+
 def add_rows(xp, table, rows, g):
     """Adds `table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
 
-    The first gradients of many distinct rows are added together, then the second of those that have two, and so on, up
-    to `_MANY` steps; the few rows with more are summed one by one.
+    Every sum is taken in the order of k, and rounded to the dtype of the table after every addition. The first
+    gradients of many distinct rows are added together, then the second of those that have two, and so on, up to `_MANY`
+    steps; the few rows with more are summed one by one.
     """
     if not rows.size or not table.size:
         return
     if xp is not np or rows.size * table.shape[1] < 512:
         xp.add.at(table, rows, g)
+        return
+    if table.shape[1] == 1:  # NumPy adds up neighbours in pairs
+        np.add.at(table.reshape(-1), rows, g.reshape(-1))
         return
     order = rows.argsort(kind="stable")
     ordered = rows[order]
@@ -212,18 +249,29 @@ def add_rows(xp, table, rows, g):
     targets = ordered[starts]
     often = int(np.searchsorted(-counts, -_MANY, side="left"))
     for start, count, row in zip(starts[:often].tolist(), counts[:often].tolist(), targets[:often].tolist()):
-        table[row] += np.add.reduce(g.take(order[start : start + count], 0), 0)
+        at = order[start : start + count]
+        table[row] = _sum_of_rows(table[row], g.take(at, 0))
     step = max(1, BLOCK // table.shape[1])  # this many sums stay in cache until they are complete
     for first in range(often, counts.size, step):
         some = slice(first, first + step)
         begin, count, target = starts[some], counts[some], targets[some]
         total = table.take(target, 0)
-        total += g.take(order[begin], 0)
+        np.add(total, g.take(order[begin], 0), out=total, casting="unsafe")
         # the rows with more than r gradients are the first `active[r - 1]`
         active = np.searchsorted(-count, -np.arange(1, count[0]), side="left")
         for r, n in enumerate(active.tolist(), 1):
-            total[:n] += g.take(order[begin[:n] + r], 0)
+            np.add(total[:n], g.take(order[begin[:n] + r], 0), out=total[:n], casting="unsafe")
         table[target] = total
+
+
+def _sum_of_rows(start, g):
+    """`start` (E) plus the rows of `g` (K, E), one after another."""
+    if not half_precision(start.dtype):
+        return np.add.reduce(np.concatenate((start[None], g)), 0)
+    total = start.copy()
+    for row in g:
+        np.add(total, row, out=total, casting="unsafe")
+    return total
 
 
 def index_add(xp, x, dim, index, src, alpha=1):
@@ -231,15 +279,19 @@ def index_add(xp, x, dim, index, src, alpha=1):
     shape = x.shape or (1,)
     index = index.reshape(-1)
     check_bounds(xp, index, shape[dim], dim)
-    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
-        lifted = index_add(xp, x.astype(np.float32), dim, index, src.astype(np.float32), alpha)
-        return lifted.astype(x.dtype)
-    if alpha != 1:
+    if half_precision(x.dtype):
+        # PyTorch takes these for a `scatter_add`, which rounds once
+        once = alpha == 1 and len(shape) > 1 and dim in (0, len(shape) - 1) and index.dtype == np.int64
+        if once or xp is not np:
+            lifted = index_add(xp, x.astype(np.float32), dim, index, src.astype(np.float32), alpha)
+            return lifted.astype(x.dtype)
+        src = terms(src) if alpha == 1 else _scaled_slices(xp, src.reshape(src.shape or (1,)), dim, alpha)
+    elif alpha != 1:
         src = xp.asarray(src * (np.array(alpha).astype(src.dtype)[()] if src.dtype.kind in "iu" else alpha))
     src = src.reshape(shape[:dim] + (index.size,) + shape[dim + 1 :])
     if len(shape) == 1:
         out = xp.array(x.reshape(shape))
-        xp.add.at(out, index, src.astype(out.dtype, copy=False))
+        xp.add.at(out, index, src if half_precision(out.dtype) else src.astype(out.dtype, copy=False))
         return out.reshape(x.shape)
     out = xp.array(x, order="C")
     if not src.size:  # nothing to add, and no strides to compute with
@@ -249,8 +301,14 @@ def index_add(xp, x, dim, index, src, alpha=1):
         add_rows(xp, out.reshape(shape[0], width), index, src.reshape(index.size, width))
         return out
     where = _linear(xp, shape, dim, xp.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - 1 - dim)), src.shape))
-    _accumulate_flat(xp, out.reshape(-1), where, src.astype(out.dtype, copy=False))
+    _accumulate_flat(xp, out.reshape(-1), where, src)
     return out
+
+
+def _scaled_slices(xp, src, dim, alpha):
+    """`scaled_terms` of slices along `dim`: what follows `dim` are the columns."""
+    after = math.prod(src.shape[dim + 1 :])
+    return scaled_terms(xp, xp.ascontiguousarray(src).reshape(-1, after), alpha).reshape(src.shape)
 
 
 def _normalised(xp, x, indices):
@@ -287,22 +345,23 @@ def index_put(xp, x, indices, values, accumulate=False):
     if not accumulate:
         out[at] = values
         return out
-    if xp is np and values.size <= _SMALL and out.dtype.itemsize > 2:
+    if xp is np and values.size <= _SMALL:
         np.add.at(out, at, values)
         return out
-    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+    if sums_dtype(xp, x.dtype) != x.dtype:
         return index_put(xp, x.astype(np.float32), indices, values.astype(np.float32), True).astype(x.dtype)
+    values = terms(values)
     single = at[0] if at and not isinstance(at[0], slice) and at[0].dtype != bool else None
     if len(at) == 1 and single is not None and x.ndim > 1:
         rows = single.reshape(-1)
         rows = xp.where(rows < 0, rows + x.shape[0], rows)
         width = math.prod(x.shape[1:])
         g = xp.ascontiguousarray(xp.broadcast_to(values, single.shape + x.shape[1:])).reshape(rows.size, width)
-        add_rows(xp, out.reshape(x.shape[0], width), rows, g.astype(out.dtype, copy=False))
+        add_rows(xp, out.reshape(x.shape[0], width), rows, g)
         return out
     # positions through the same indexing, so that one flat accumulation handles every mixture of indices
     positions = xp.arange(x.size).reshape(x.shape)[at]
-    values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), positions.shape)
+    values = xp.broadcast_to(values, positions.shape)
     _accumulate_flat(xp, out.reshape(-1), xp.asarray(positions), values)
     return out
 
@@ -314,11 +373,12 @@ def one_hot(xp, index, classes):
     return out
 
 
-def embedding_grad(xp, g, index, num_rows, padding_idx=None):
+def embedding_grad(xp, g, index, num_rows, padding_idx=None, dtype=None):
     """Computes the gradient of an embedding's table: row `index[k]` gets the sum of its `g[k]`, `padding_idx` nothing.
 
-    `g` is `index.shape + (width,)`; the result (num_rows, width) in `g`'s dtype.
+    `g` is `index.shape + (width,)`; the result (num_rows, width) in `dtype`, which is `g`'s by default.
     """
+    dtype = dtype or g.dtype
     width = g.shape[-1]
     rows = index.reshape(-1)
     g2 = g.reshape(rows.size, width)
@@ -327,7 +387,6 @@ def embedding_grad(xp, g, index, num_rows, padding_idx=None):
         if not kept.all():
             kept = kept.nonzero()
             rows, g2 = rows[kept], g2[kept]
-    low = g.dtype.itemsize == 2
-    table = xp.zeros((num_rows, width), np.float32 if low else g.dtype)
-    add_rows(xp, table, rows, g2.astype(table.dtype, copy=False))
-    return table.astype(g.dtype) if low else table
+    table = xp.zeros((num_rows, width), sums_dtype(xp, dtype))
+    add_rows(xp, table, rows, terms(g2))
+    return table.astype(dtype, copy=False)

@@ -357,6 +357,14 @@ def sum_backward(xp, g, input_shape, dim, keepdim):
     return result.copy() if result.size == g.size else result
 
 
+def mean_backward(xp, g, input_shape, dim, keepdim):
+    """The gradient of a mean, in memory of its own, as PyTorch's is: `g` spread and then divided by the count."""
+    divided = xp.asarray(xp.true_divide(g, count(input_shape, dim))).astype(g.dtype, copy=False)
+    result = xp.empty(input_shape, g.dtype)
+    result[...] = spread(xp, divided, input_shape, dim, keepdim)
+    return result
+
+
 def var(xp, x, dim, correction, keepdim, root=False):
     """Mean squared distance from the mean, with the divisor (n - correction), or 0 if that is negative.
 

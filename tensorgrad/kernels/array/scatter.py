@@ -101,11 +101,12 @@ def embedding(xp, table, rows, padding_idx, scale_grad_by_freq):
 
 def embedding_grad(xp, g, rows, count, padding_idx, scale_grad_by_freq):
     """Computes the gradient of a table of `count` rows: the sum or mean of the gradients of each row's uses."""
-    g = xp.ascontiguousarray(g)
+    g, dtype = xp.ascontiguousarray(g), g.dtype
     if scale_grad_by_freq and rows.size:
-        uses = xp.bincount(rows.reshape(-1), minlength=count)
-        g = (g / uses[rows][..., None].astype(g.dtype)).astype(g.dtype)
-    return kernels.embedding_grad(xp, g, rows, count, padding_idx if padding_idx >= 0 else None)
+        uses = xp.bincount(rows.reshape(-1), minlength=count)[rows][..., None]
+        half = kernels.half_precision(dtype)
+        g = kernels.scaled_terms(xp, g, 1 / uses) if half else (g / uses.astype(dtype)).astype(dtype)
+    return kernels.embedding_grad(xp, g, rows, count, padding_idx if padding_idx >= 0 else None, dtype)
 
 
 def uses(xp, rows, count, dtype):

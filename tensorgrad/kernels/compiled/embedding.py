@@ -99,7 +99,7 @@ def _bag_sum():
                     for i in range(row.size):
                         to[i] += row[i]
 
-    def kernel(rows, bags, count, weights):
+    def kernel(rows, bags, count, weights, ties_up=False):
         if not suits(rows) or not (weights is None or suits(weights)) or not rows.size:
             return NotImplemented
         starts = np.zeros(count + 1, np.int64)

@@ -90,8 +90,36 @@ def _per_channel(x, *parameters):
     return x.shape[0], x.shape[1], math.prod(x.shape[2:])
 
 
+@lru_cache(maxsize=128)
+def filled(count: int, number: float):
+    """An array that stands for a parameter which is not given. Nothing writes to it."""
+    return np.full(count, number, F32)
+
+
 def _given(parameter, count: int, number: float):
-    return np.full(count, number, F32) if parameter is None else parameter
+    return filled(count, number) if parameter is None else parameter
+
+
+@lru_cache(maxsize=1)
+def _add_up():
+    @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
+    def loop(parts, at, out, first, last):
+        """Adds up columns, the first of which is column `at`, row by row."""
+        to = out[first:last]
+        to[:] = F(0.0)
+        for n in range(parts.shape[0]):
+            part = parts[n, at + first : at + last]
+            for i in range(to.size):
+                to[i] += part[i]
+
+    return loop
+
+
+def _total(parts, at: int, count: int):
+    """The sum of the rows of a matrix, of `count` columns from `at` on."""
+    made = np.empty(count, F32)
+    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    return made
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
@@ -407,6 +435,7 @@ def _weighted(g, row, weight, mean):
 
 def _group_norm_grad():
     norm_of_points.backward_loops()
+    _add_up()
 
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
@@ -479,7 +508,7 @@ def _group_norm_grad():
             thread_pool.run(
                 long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
             )
-            dots, sums = dots.sum(0), sums.sum(0)
+            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
         return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
 
     return kernel

@@ -16,6 +16,7 @@ from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled.casts import bits, code, narrow, wide
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
+from tensorgrad.kernels.compiled.norm import filled
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.totals import total
@@ -42,7 +43,7 @@ def _flat(x, axes, *parameters):
 
 
 def _in_row(parameter, width: int, number: float):
-    return np.full(width, number, F32) if parameter is None else _wide(parameter).reshape(-1)
+    return filled(width, number) if parameter is None else _wide(parameter).reshape(-1)
 
 
 def _wide(parameter):

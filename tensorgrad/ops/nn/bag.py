@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dtypes import I64
+from tensorgrad.ops.create import arange
 from tensorgrad.rows.op import Selection
 from tensorgrad.tensor import Tensor
 
@@ -24,12 +25,19 @@ def _spread(g: Tensor, bags: Tensor, weights: Tensor | None = None) -> Tensor:
     return g if weights is None else g * weights.unsqueeze(1)
 
 
+def _added(g: Tensor, shape: tuple, rows: Tensor) -> Tensor:
+    """Zeros of `shape` with each element of `g` added in its column, to the row that `rows` tells."""
+    flat = rows * shape[1] + arange(shape[1], device=g.device)
+    return g.new_zeros(shape[0] * shape[1]).index_add(0, flat.reshape(-1), g.reshape(-1)).reshape(shape)
+
+
 bag_numbers = op(
     "bag_numbers(starts, length: int, whole: bool)", "bag.bag_numbers", where=(),
     shape=lambda starts, length, whole: ((length,), starts.dtype),
 )  # fmt: skip
 bag_sum = op(
-    "bag_sum(rows, bags, count: int, weights=None)", "bag.bag_sum", linear="rows * weights", where=(), shape=_per_bag,
+    "bag_sum(rows, bags, count: int, weights=None, ties_up: bool = False)", "bag.bag_sum", linear="rows * weights",
+    where=(), shape=_per_bag,
     rows=lambda g, bags, weights: _spread(g, bags, weights),
     weights=lambda g, rows, bags: (_spread(g, bags) * rows).sum(1),
 )  # fmt: skip
@@ -55,7 +63,7 @@ lookup_max = op(
     ],
     selects=Selection(
         lambda weight, chosen: weight.gather(0, chosen.long()),
-        lambda g, weight_shape, chosen: g.new_zeros(weight_shape).scatter_add(0, chosen.long(), g),
+        lambda g, weight_shape, chosen: _added(g, weight_shape, chosen.long()),
     ),
 )  # fmt: skip
 bag_argmax = op(

@@ -67,7 +67,7 @@ def _torch_embedding_bag(
     if mode == 2:
         out, chosen = _bag_max(rows, indices, bags, count)
         return out, all_bags, sizes, chosen
-    out = bag_sum(rows, bags, count, per_sample_weights)
+    out = bag_sum(rows, bags, count, per_sample_weights, ties_up=padding_idx < 0)  # PyTorch has two loops
     if mode == 1:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(out.dtype)
     return out, all_bags, sizes, sizes.clone()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.onnx.operators import operator
+from tensorgrad.onnx.operators.table import operator
 
 LARGEST = 2**26  # elements of a matrix of weights
 
@@ -25,25 +25,35 @@ def resize(
     given = sizes if sizes is not None and sizes.numel() else scales
     if given is None or given.numel() != len(dims):
         raise ValueError(f"onnx: Resize of {len(dims)} dimensions needs as many scales or sizes")
-    if coordinate_transformation_mode not in _COORDINATES:
+    crop = coordinate_transformation_mode == "tf_crop_and_resize"
+    if coordinate_transformation_mode not in _COORDINATES and not crop:
         raise NotImplementedError(f"onnx: Resize with coordinates by {coordinate_transformation_mode!r}")
     if given is scales:
         factors = [float(f) for f in scales.tolist()]
         lengths = [math.floor(x.shape[d] * f) for d, f in zip(dims, factors, strict=True)]
     else:
         lengths, factors = _sizes(x, dims, sizes.tolist(), keep_aspect_ratio_policy)
-    for d, length, factor in zip(dims, lengths, factors, strict=True):
+    for i, (d, length, factor) in enumerate(zip(dims, lengths, factors, strict=True)):
         if factor <= 0 or length < 0 or length * x.shape[d] > LARGEST:
             raise ValueError(f"onnx: Resize of {x.shape[d]} elements to {length}, by {factor}")
-        if length == x.shape[d] and factor == 1:
+        if crop:
+            start, end = (float(roi[i + k * len(dims)]) * (x.shape[d] - 1) for k in (0, 1))
+            at = start + np.arange(length) * ((end - start) / max(length - 1, 1))
+            at = at if length > 1 else np.array([(start + end) / 2] * length)
+        elif length == x.shape[d] and factor == 1:
             continue
-        at = _COORDINATES[coordinate_transformation_mode](np.arange(length), x.shape[d], length, factor)
+        else:
+            at = _COORDINATES[coordinate_transformation_mode](np.arange(length), x.shape[d], length, factor)
+        size = x.shape[d]
         if mode == "nearest":
             nearest = np.clip(_ROUNDINGS[nearest_mode](at), 0, x.shape[d] - 1)
             x = x.index_select(d, torch.from_numpy(nearest.astype(np.int64)))
         else:
             weights = _weights(at, x.shape[d], factor, mode, cubic_coeff_a, bool(exclude_outside), bool(antialias))
             x = (x.movedim(d, -1) @ torch.from_numpy(weights.T.copy()).to(x.dtype)).movedim(-1, d)
+        if crop:
+            inside = torch.from_numpy((at >= 0) & (at <= size - 1))
+            x = torch.where(inside.reshape(-1, *(1,) * (x.dim() - 1 - d)), x, extrapolation_value)
     return x
 
 
