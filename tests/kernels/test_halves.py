@@ -218,6 +218,15 @@ def test_only_so_many_tables_are_kept(monkeypatch):
     assert len(halves._tables.made) == 3
 
 
+@every_dtype
+def test_a_compiled_function_multiplies_by_the_number_of_the_call(dtype):
+    x = numbers(dtype, 40, 50, grad=False)
+    scaled = tg.compile(lambda x, factor: (x * factor).relu())
+    for number in (0.5, 0.5, 0.5, 3.0, 0.25):
+        factor = tg.tensor(number, dtype=dtype)
+        assert_equal(scaled(x, factor), (x.float() * number).to(dtype).relu())
+
+
 def test_other_numbers_have_other_tables():
     x = numbers(tg.bfloat16, 300, grad=False)
     for number in (0.0, -0.0, float("nan"), 1, True, 1e30):
