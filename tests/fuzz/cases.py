@@ -130,8 +130,8 @@ class Draw:
         self.arrays: dict[str, Array] = {}
         self.ways: dict[str, float] = {}
         self.dtype = "float32" if device == "cpu" or self.chance(0.5) else self.one(*FLOATS)
-        if device == "cpu" and self.chance(0.08):
-            self.dtype = self.one("float64", "float16")
+        if device == "cpu" and self.chance(0.2):
+            self.dtype = self.one("float64", "float16", "float16", "bfloat16", "bfloat16")
 
     def one(self, *values):
         """Returns one of the values."""

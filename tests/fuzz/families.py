@@ -46,6 +46,7 @@ UNARY = words(
 
 def unary(d: Draw) -> str:
     name = d.one(*UNARY)
+    d.ways = {"halves._FEWEST": 0}
     x = d.array(d.any_shape(), "bool" if name == "logical_not" and d.chance(0.7) else None)
     if not hasattr(torch, name):
         return f"F.{name}({x})"
@@ -57,6 +58,7 @@ def unary(d: Draw) -> str:
 
 
 def settings(d: Draw) -> str:
+    d.ways = {"halves._FEWEST": 0}
     x = d.array(d.any_shape())
     a, b = round(d.random.uniform(-1, 1), 2), round(d.random.uniform(0.1, 2), 2)
     return d.one(
@@ -86,6 +88,7 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def binary(d: Draw) -> str:
+    d.ways = {"halves._FEWEST": 0}
     name = d.one("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS)
     shape = d.any_shape()
     x = d.array(shape)
@@ -184,9 +187,14 @@ def softmaxes(d: Draw) -> str:
     return f"F.{d.one('softmax', 'log_softmax')}({d.array(shape)}, {dim})"
 
 
-def parameter(d: Draw, shape: tuple, p: float = 0.6) -> str:
+def parameter(d: Draw, shape: tuple, dtype: str | None = None) -> str:
     """Adds a weight or bias with values of about one (so that cancellation leaves little rounding error), or None."""
-    return d.maybe(shape, p, values=d.one("normal", "normal", "whole", "ones"))
+    return d.maybe(shape, 0.6, dtype=dtype, values=d.one("normal", "normal", "whole", "ones"))
+
+
+def of_parameters(d: Draw) -> str:
+    """Returns a dtype for the parameters of a norm: beside two bytes, float32 most of the time."""
+    return "float32" if d.dtype in ("float16", "bfloat16") and d.chance(0.7) else d.dtype
 
 
 # --- normalization ---------------------------------------------------------------------------------------------------
@@ -196,18 +204,20 @@ def layer_norms(d: Draw) -> str:
     shape = d.shape(d.one(1, 2, 2, 3, 4), low=1)
     inner = shape[-d.random.randint(1, min(2, len(shape))) :]
     x, name = d.array(shape), d.one("layer_norm", "layer_norm", "rms_norm")
-    parameters = [parameter(d, inner) for _ in range(2 if name == "layer_norm" else 1)]
+    kind = of_parameters(d)
+    parameters = [parameter(d, inner, kind) for _ in range(2 if name == "layer_norm" else 1)]
     return f"F.{name}({x}, {inner}, {', '.join(parameters)}, {d.one(1e-2, 0.1)})"
 
 
 def batch_norms(d: Draw) -> str:
     shape = d.shape(d.one(2, 3, 4, 4, 5), low=1)
     c = (shape[1],)
-    training = d.chance(0.6)
+    training, kind = d.chance(0.6), of_parameters(d)
     running = "None, None"
     if not training or d.chance(0.4):
-        running = ", ".join(d.array(c, values=v, grad=False, written=True) for v in ("normal", "positive"))
-    return f"F.batch_norm({d.array(shape)}, {running}, {parameter(d, c)}, {parameter(d, c)}, {training}, 0.1, 0.05)"
+        running = ", ".join(d.array(c, kind, values=v, grad=False, written=True) for v in ("normal", "positive"))
+    given = ", ".join(parameter(d, c, kind) for _ in range(2))
+    return f"F.batch_norm({d.array(shape)}, {running}, {given}, {training}, 0.1, 0.05)"
 
 
 def joint(d: Draw) -> str:
@@ -219,8 +229,8 @@ def joint(d: Draw) -> str:
 def group_norms(d: Draw) -> str:
     groups, own = d.one(1, 2, 3), d.size(1, 5)
     shape = (d.size(1, 5), groups * own, *d.shape(d.one(0, 1, 2, 2), low=1, most=300))
-    c = (shape[1],)
-    return f"F.group_norm({d.array(shape)}, {groups}, {parameter(d, c)}, {parameter(d, c)}, 0.05)"
+    given = ", ".join(parameter(d, (shape[1],), of_parameters(d)) for _ in range(2))
+    return f"F.group_norm({d.array(shape)}, {groups}, {given}, 0.05)"
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -657,10 +667,12 @@ def sparse(d: Draw) -> str:
 
 
 def copies(d: Draw) -> str:
-    """Copies of arrays whose dimensions are stored in any order."""
+    """Copies of arrays whose dimensions are stored in any order, and in other dtypes."""
     shape = d.shape(4 if d.chance(0.4) else d.one(1, 2, 2, 3, 4, 5))
     x = d.array(shape)
     order = d.random.sample(range(len(shape)), len(shape))
+    if d.chance(0.2):
+        return f"{x}.permute({order}).to(torch.{d.one('float16', 'bfloat16', 'float32')})"
     if len(shape) == 4 and d.chance(0.5):
         return f"{x}.permute({order}).clone(memory_format=torch.channels_last)"
     if d.chance(0.3):
@@ -680,23 +692,25 @@ FAMILIES: dict[str, Family] = {
     "unary": Family(
         unary,
         words("neg abs sqrt reciprocal log log2 log10 log1p expm1 exp2 tanh sin cos square logical_not exp sigmoid "
-              "silu relu erf silu.backward sigmoid.backward tanh.backward relu.backward"),
+              "silu relu erf half_lookup silu.backward sigmoid.backward tanh.backward relu.backward"),
         words("rsqrt mish log_sigmoid hardsigmoid hardswish mish.backward log_sigmoid.backward "
               "hardsigmoid_grad hardswish.backward"),
     ),
     "settings": Family(
-        settings, words("gelu gelu.backward clamp"),
+        settings, words("gelu gelu.backward clamp half_slopes"),
         words("threshold leaky_relu hardshrink softshrink softplus elu hardtanh threshold_grad leaky_relu_grad "
               "hardtanh_grad clamp_grad shrink_grad softplus.backward elu.backward"),
     ),
     "power": Family(power, ("pow",)),
-    "copies": Family(copies, ("clone_copy", "reshape")),
+    "copies": Family(copies, ("clone_copy", "to_copy", "reshape")),
     "joins": Family(joins, ("joined",)),
     "sparse": Family(
         sparse, words("sparse_product sparse_sample sparse_order sparse_argsort sparse_sums sparse_add_rows"),
         special=(), loose=8,
     ),
-    "binary": Family(binary, ("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS), ("rsub", "rdiv")),
+    "binary": Family(
+        binary, ("add", "sub", "mul", "div", "maximum", "minimum", "half_arithmetic", *COMPARISONS), ("rsub", "rdiv")
+    ),
     "quotients": Family(quotients, (), words("remainder floor_divide div_floor copysign hypot"), special=INFINITE),
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),

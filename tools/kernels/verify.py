@@ -415,16 +415,46 @@ def _integers() -> list[Any]:
     return made
 
 
+def _in_two_bytes() -> list[Any]:
+    """What kernels compute of float16 and bfloat16 (which NumPy does not have)."""
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+        x, y, w = (_normal(*shape, seed=n).detach().to(dtype).requires_grad_()
+                   for n, shape in enumerate(((70, 300), (70, 300), (300,))))  # fmt: skip
+        for made in (
+            F.gelu(x), F.silu(x), F.relu(x), x.tanh(), x * 0.3, x + y, x - y, x * y, x / y, x * w, x.softmax(-1),
+            x.log_softmax(-1), F.layer_norm(x, (300,), w), F.rms_norm(x, (300,), w), x.sum(0), x.sum(1), x.mean(),
+            F.cross_entropy(x, _whole(300, 70)),
+        ):  # fmt: skip
+            found += [made, *torch.autograd.grad(made, x, torch.ones_like(made))]
+        found += [x.detach().amax(), x.detach().amax(0), x.float(), x.float().to(dtype), x.to(torch.float16)]
+        for name, options in (("SGD", {"momentum": 0.9}), ("AdamW", {"amsgrad": True})):
+            moved = x.detach().clone().requires_grad_()
+            moved.grad = y.detach().clone()
+            optimizer = getattr(torch.optim, name)([moved], lr=0.1, **options)
+            for _ in range(2):
+                optimizer.step()
+            found.append(moved.detach())
+    return found
+
+
+def _and_in_two_bytes(program: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    return lambda: program() + _in_two_bytes()
+
+
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
-    "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
-    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "optim.scale": _clipped,
-    "random": _random, "sort": _top,
-    "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
-    "matmul": _products, "pool": _pools, "norm": _norms,
-    "norm_of_rows": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
+    "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices,
+    "optim.sgd": _and_in_two_bytes(_steps("SGD", momentum=0.9)),
+    "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
+    "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,
+    "softmax": _and_in_two_bytes(_rows), "index": _places, "attention": _attention, "conv": _convolutions,
+    "matmul": _products, "pool": _pools, "norm": _norms, "norm_of_rows": _and_in_two_bytes(_norms),
+    "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds), "embedding": _tables,
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
-    "quantized": _small_weights, "integer_products": _integers,
+    "casts": _in_two_bytes, "halves": _in_two_bytes, "quantized": _small_weights, "integer_products": _integers,
 }  # fmt: skip
 
 
@@ -447,7 +477,15 @@ def only(kernels: dict[str, Any]) -> Iterator[None]:
 
 
 def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
-    return [np.asarray(t.detach().numpy() if hasattr(t, "detach") else t) for t in program()]
+    return [np.asarray(t.detach()._array if hasattr(t, "detach") else t) for t in program()]
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether results are the same up to rounding, of two bytes up to a unit in the last place."""
+    if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
+        digit = 2.0 ** (-7 if a.dtype.kind == "V" else -10)
+        return np.allclose(a.astype(np.float32), b.astype(np.float32), digit, digit / 16, equal_nan=True)
+    return np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 @functools.cache
@@ -475,7 +513,7 @@ def uses(kernel: str, made: Any) -> int:
     with only({kernel: counted}):
         found = _results(program)
     for n, (a, b) in enumerate(zip(found, expected, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
+        if a.shape != b.shape or a.dtype != b.dtype or not _close(a, b):
             raise ArithmeticError(f"{kernel}: result {n} of its program differs from NumPy's on this machine")
     return count
 

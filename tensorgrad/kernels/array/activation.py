@@ -204,7 +204,7 @@ def _gelu_of_half(xp, x, approximate):
     return np.float32(0.5) * x * _phi_of_half(xp, x, approximate)
 
 
-def _gelu_grad_of_half(xp, g, x, approximate):
+def gelu_grad_in_float32(xp, g, x, approximate):
     half, kept = np.float32(0.5), _phi_of_half(xp, x, approximate)
     if approximate == "tanh":
         t = kept - 1
@@ -264,7 +264,7 @@ def _gelu_tanh_grad(xp, out, g, x):
 def gelu_grad(xp, g, input, approximate="none"):
     """Gradient of `gelu`: `g (Phi(x) + x phi(x))`, or that of the tanh form."""
     if _two_byte(g):
-        return as_float32(_gelu_grad_of_half, xp, g, input, approximate=approximate)
+        return as_float32(gelu_grad_in_float32, xp, g, input, approximate=approximate)
     return in_blocks(xp, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, [g, input])
 
 

@@ -22,7 +22,13 @@ _RANK, _SIZES, _DTYPE, _FLAGS = _DATA + 8, _DATA + 16, _DATA + 40, _DATA + 48
 _ITEMS = object.__basicsize__ + 8
 _PLAIN = 0x501  # the flags of an array that is row-major, aligned and writeable
 
-KNOWN = (id(np.ndarray), id(F32), id(None))  # what kernels compare objects in lists with
+
+def known(dtype: np.dtype) -> tuple[int, int, int, int]:
+    """Returns what kernels compare objects in lists of arrays of a dtype with, and whether that is bfloat16."""
+    return id(np.ndarray), id(dtype), id(None), int(dtype.char == "E")
+
+
+KNOWN = known(F32)
 
 
 def identities(arrays: Iterable[Any], count: int) -> np.ndarray:
@@ -37,14 +43,24 @@ def starts(sizes: Iterable[int]) -> np.ndarray:
 
 @intrinsic
 def array_of(typing, identity, size):
-    """Returns the array with an identity, as one row of `size` numbers."""
-    kind = types.Array(types.float32, 1, "C")
+    """Returns the float32 array with an identity, as one row of `size` numbers."""
+    return _row(types.float32, ir.FloatType(), 4)
+
+
+@intrinsic
+def bits_of(typing, identity, size):
+    """Returns the array of two bytes with an identity, as one row of `size` numbers of type uint16."""
+    return _row(types.uint16, ir.IntType(16), 2)
+
+
+def _row(numbers, stored, itemsize):
+    kind = types.Array(numbers, 1, "C")
 
     def code(context, builder, signature, given):
         word = ir.IntType(64)
         place = builder.inttoptr(builder.add(given[0], word(_DATA)), word.as_pointer())
-        data = builder.inttoptr(builder.load(place), ir.FloatType().as_pointer())
-        return array_at(context, builder, kind, data, [given[1]], [word(4)], word(4))
+        data = builder.inttoptr(builder.load(place), stored.as_pointer())
+        return array_at(context, builder, kind, data, [given[1]], [word(itemsize)], word(itemsize))
 
     return kind(types.int64, types.int64), code
 

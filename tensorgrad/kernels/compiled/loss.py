@@ -14,11 +14,13 @@ import numpy as np
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import is_small
+from tensorgrad.kernels.compiled.casts import bits, code, is_half, narrow
 from tensorgrad.kernels.compiled.functions import F, log
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, Storage
 from tensorgrad.kernels.compiled.softmax import row_shares
 
 _TARGETS, _NUMBER = "int64[::1]", "Array(float32, 0, 'C')"
@@ -28,7 +30,7 @@ _FEW_ROWS = 1024  # but not if there are only so many rows
 
 def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | None:
     """Returns how many targets count; None if the kernels do not support these logits (or this softmax) and targets."""
-    if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype is not I64:
+    if weight is not None or smoothing or code(x) is None or x.ndim != 2 or not x.size or target.dtype is not I64:
         return None
     if not target.flags.c_contiguous or target.shape != x.shape[:1] or is_small(np, x, None, 0.0, reduction):
         return None
@@ -39,15 +41,24 @@ def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | Non
     return counted.size if not counted.size or (counted.min() >= 0 and counted.max() < x.shape[1]) else None
 
 
-def _cross_entropy():
-    @shared(f"void({MATRIX}, {_TARGETS}, int64, {MATRIX}, float32[::1], int64, int64)")
-    def loop(x, target, ignored, shares, losses, first, last):
+def _loop(stored: Storage):
+    scratch, read = stored.scratch, stored.read
+
+    @shared(f"void({stored.matrix}, {_TARGETS}, int64, {MATRIX}, float32[::1], boolean, int64, int64)")
+    def loop(x, target, ignored, shares, losses, brain, first, last):
+        held = scratch(x.shape[1])
         for n in range(first, last):
-            row = x[n]
+            row = read(x[n], held, brain)
             top, total = row_shares(row, shares[n])
             losses[n] = F(0.0)
             if target[n] != ignored:
                 losses[n] = log(total) - (row[target[n]] - top)
+
+    return loop
+
+
+def _cross_entropy():
+    loops = [_loop(stored) for stored in STORAGES]
 
     @shared(f"void({MATRIX}, {_TARGETS}, int64, boolean, {MATRIX}, {_NUMBER}, int64, int64)")
     def few(x, target, ignored, mean, slopes, loss, first, last):
@@ -81,11 +92,18 @@ def _cross_entropy():
         count = _counted(x, target, weight, smoothing, reduction, ignore_index)
         if count is None:
             return NotImplemented
-        shares, losses = np.empty(x.shape, F32), np.empty(len(x), F32)
-        thread_pool.run(loop, len(x), (x, target, ignore_index, shares, losses), 5 * x.size)
+        shares, losses, kind = np.empty(x.shape, F32), np.empty(len(x), F32), code(x)
+        given = (bits(x), target, ignore_index, shares, losses, kind > 1)
+        thread_pool.run(loops[kind > 0], len(x), given, 5 * x.size)
+        if kind:  # each loss, their sum and their mean are rounded
+            losses = narrow(losses, x.dtype)
         if reduction == "none":
             return losses, shares
-        total = losses.sum()
+        total = losses.astype(F32, copy=False).sum()
+        if kind:
+            with np.errstate(all="ignore"):
+                total = total.astype(x.dtype)
+                return np.asarray(total / x.dtype.type(count) if reduction == "mean" else total, x.dtype), shares
         if reduction == "mean":
             total = total / F(count) if count else F(np.nan)
         return np.asarray(total), shares
@@ -93,11 +111,14 @@ def _cross_entropy():
     return kernel
 
 
-def _cross_entropy_grad():
-    @shared(f"void(float32[::1], {MATRIX}, {_TARGETS}, int64, {MATRIX}, int64, int64)")
-    def loop(g, shares, target, ignored, out, first, last):
+def _grad_loop(stored: Storage):
+    scratch, place, write = stored.scratch, stored.place, stored.write
+
+    @shared(f"void(float32[::1], {MATRIX}, {_TARGETS}, int64, {stored.matrix}, boolean, int64, int64)")
+    def loop(g, shares, target, ignored, out, brain, first, last):
+        results = scratch(shares.shape[1])
         for n in range(first, last):
-            row, to = shares[n], out[n]
+            row, to = shares[n], place(out[n], results)
             if target[n] == ignored:
                 to[:] = F(0.0)
             else:
@@ -105,6 +126,13 @@ def _cross_entropy_grad():
                 for i in range(row.size):
                     to[i] = row[i] * slope
                 to[target[n]] -= slope
+            write(to, out[n], brain)
+
+    return loop
+
+
+def _cross_entropy_grad():
+    loops = [_grad_loop(stored) for stored in STORAGES]
 
     @shared(f"void({_NUMBER}, {MATRIX}, boolean, {MATRIX}, int64, int64)")
     def few(g, slopes, mean, out, first, last):
@@ -120,17 +148,20 @@ def _cross_entropy_grad():
             out = np.empty(shares.shape, F32)
             thread_pool.run(few, 1, (g, shares, reduction == "mean", out), 0)
             return out
-        count = _counted(shares, target, weight, smoothing, reduction, ignore_index)
-        if count is None or g.dtype is not F32:
+        count = _counted(shares, target, weight, smoothing, reduction, ignore_index) if suits(shares) else None
+        half = is_half(g)
+        if count is None or (g.dtype is not F32 and not half):
             return NotImplemented
+        dtype = g.dtype
         if reduction == "mean":
             with np.errstate(all="ignore"):
-                g = g / F(count)
+                g = (g.astype(F32) / F(count)).astype(dtype)
         slopes = np.ascontiguousarray(g, F32).reshape(-1)
         if slopes.size not in (1, len(target)):
             return NotImplemented
-        out = np.empty(shares.shape, F32)
-        thread_pool.run(loop, len(out), (slopes, shares, target, ignore_index, out), out.size)
+        out = np.empty(shares.shape, dtype)
+        given = (slopes, shares, target, ignore_index, bits(out), dtype.char == "E")
+        thread_pool.run(loops[half], len(out), given, out.size)
         return out
 
     return kernel

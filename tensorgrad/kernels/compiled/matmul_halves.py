@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.compiled import casts
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
@@ -66,47 +67,17 @@ def _few(dots, wide, rounded):
     return loop
 
 
-def _widening(wide):
-    """Makes the loop that turns blocks of numbers into float32."""
-
-    @shared(f"void({_BITS}, {_ROW}, int64, int64)")
-    def loop(numbers, out, first, last):
-        for k in range(np.uint64(first), np.uint64(last)):
-            out[k] = wide(numbers[k])
-
-    return loop
-
-
-def _rounding(rounded):
-    """Makes the loop that rounds numbers."""
-
-    @shared(f"void({_ROW}, {_BITS}, int64, int64)")
-    def loop(numbers, out, first, last):
-        for k in range(np.uint64(first), np.uint64(last)):
-            out[k] = rounded(numbers[k])
-
-    return loop
-
-
 @lru_cache(maxsize=1)
 def loops() -> tuple:
-    """The loops for few rows, to float32 and from it: of float16 and of bfloat16."""
-    return (
-        (_few(float16_dots, of_float16, to_float16), _widening(of_float16), _rounding(to_float16)),
-        (_few(bfloat16_dots, of_bfloat16, to_bfloat16), _widening(of_bfloat16), _rounding(to_bfloat16)),
-    )
+    """The loops for few rows: of float16 and of bfloat16."""
+    casts.loops()
+    return _few(float16_dots, of_float16, to_float16), _few(bfloat16_dots, of_bfloat16, to_bfloat16)
 
 
 def _kind(array) -> bool | None:
     """Whether an array is of bfloat16, or else float16; None if it is neither, or cannot be read as it is."""
     kind = _BRAIN.get(array.dtype.char)
     return kind if kind is not None and array.__class__ is np.ndarray and array.flags.c_contiguous else None
-
-
-def _wide(array, brain: bool):
-    out = fresh(array.size, F32)
-    thread_pool.run(loops()[brain][1], array.size, (array.view(_U16).reshape(-1), out), array.size)
-    return out.reshape(array.shape)
 
 
 def linear(x, w, bias):
@@ -120,21 +91,20 @@ def linear(x, w, bias):
     if bias is not None and (_kind(bias) is not brain or bias.shape != (columns,)):
         return NotImplemented
     rows = x.size // depth
-    out = fresh(rows * columns, _U16)
     if rows <= _FEW:
+        out = fresh(rows * columns, _U16)
         given = (x.reshape(-1).astype(F32), w.reshape(-1).view(_U16),
                  _NO_BIAS if bias is None else bias.view(_U16), out, (rows, columns, depth))  # fmt: skip
-        thread_pool.run(loops()[brain][0], -(-columns // ROWS), given, w.size * max(1, rows // 2))
-    else:
-        numbers, added = _wide(x.reshape(rows, depth), brain), None if bias is None else bias.astype(F32)
-        made = fresh(rows * columns, F32).reshape(rows, columns)
-        step = max(ROWS, _AT_A_TIME // depth)
-        for first in range(0, columns, step):
-            last = min(first + step, columns)
-            some = None if added is None else added[first:last]
-            made[:, first:last] = run_kernel("linear", numbers, _wide(w[first:last], brain), some)
-        thread_pool.run(loops()[brain][2], made.size, (made.reshape(-1), out), made.size)
-    return out.view(x.dtype).reshape(*x.shape[:-1], columns)
+        thread_pool.run(loops()[brain], -(-columns // ROWS), given, w.size * max(1, rows // 2))
+        return out.view(x.dtype).reshape(*x.shape[:-1], columns)
+    numbers, added = casts.wide(x.reshape(rows, depth)), None if bias is None else bias.astype(F32)
+    made = fresh(rows * columns, F32).reshape(rows, columns)
+    step = max(ROWS, _AT_A_TIME // depth)
+    for first in range(0, columns, step):
+        last = min(first + step, columns)
+        some = None if added is None else added[first:last]
+        made[:, first:last] = run_kernel("linear", numbers, casts.wide(w[first:last]), some)
+    return casts.narrow(made, x.dtype).reshape(*x.shape[:-1], columns)
 
 
 def times_transposed(a, b, inner_a, inner_b):

@@ -13,14 +13,14 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import column_sum
+from tensorgrad.kernels.compiled.casts import bits, code, narrow, wide
 from tensorgrad.kernels.compiled.functions import F
-from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
 from tensorgrad.kernels.compiled.norm import filled
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MATRIX
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.totals import total
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, Storage
 
 _ROW = "float32[::1]"
 _LONG = 1 << 18  # elements of a row from which on a sum in float32 has too few digits: NumPy's kernel adds up pieces
@@ -37,53 +37,84 @@ _plain_sum = total(lambda g, x, w: (g * w) * x, arrays=3)  # Σ g w x of a row
 def _flat(x, axes, *parameters):
     """Returns rows and numbers of a row, and the shape of a row's statistics; None if kernels do not take these."""
     width = x.shape[-1] if len(axes) == 1 else math.prod(x.shape[x.ndim - len(axes) :])
-    if not 0 < width < _LONG or not suits(x) or not all([p is None or suits(p) for p in parameters]):
+    if not 0 < width < _LONG or code(x) is None or not all([p is None or code(p) is not None for p in parameters]):
         return None
     return (x.size // width, width), (*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
 
 
 def _in_row(parameter, width: int, number: float):
-    return filled(width, number) if parameter is None else parameter.reshape(-1)
+    return filled(width, number) if parameter is None else _wide(parameter).reshape(-1)
+
+
+def _wide(parameter):
+    return parameter if parameter.dtype is F32 else wide(parameter)
+
+
+def _as(array, dtype):
+    return array if array.dtype == dtype else narrow(array, dtype)
+
+
+def _kept(x, *parameters):
+    """Returns the dtype in which the statistics of layer norm are kept."""
+    return next((p.dtype for p in parameters if p is not None), x.dtype)
 
 
 # --- layer norm ------------------------------------------------------------------------------------------------------
 
 
-def _layer_norm():
-    @shared(f"void({MATRIX}, {_ROW}, {_ROW}, float32, {MATRIX}, {_ROW}, {_ROW}, int64, int64)")
-    def loop(x, weight, bias, eps, out, means, rstds, first, last):
+def _layer_norm_loop(stored: Storage):
+    scratch, read, place, write = stored.of_rows
+
+    @shared(f"void({stored.matrix}, {_ROW}, {_ROW}, float32, {stored.matrix}, {_ROW}, {_ROW}, boolean, int64, int64)")
+    def loop(x, weight, bias, eps, out, means, rstds, brain, first, last):
+        held, results = scratch(x.shape[1]), scratch(x.shape[1])
         for n in range(first, last):
-            row, to = x[n], out[n]
+            row, to = read(x[n], held, brain), place(out[n], results)
             size = F(row.size)
             mean = row_sum(row) / size
             rstd = F(1.0) / F(math.sqrt(_squares(row, mean) / size + eps))
             means[n], rstds[n] = mean, rstd
             for i in range(row.size):
                 to[i] = (row[i] - mean) * rstd * weight[i] + bias[i]
+            write(to, out[n], brain)
+
+    return loop
+
+
+def _layer_norm():
+    loops = [_layer_norm_loop(stored) for stored in STORAGES]
 
     def kernel(x, weight, bias, axes, eps):
         found = _flat(x, axes, weight, bias)
         if found is None:
             return NotImplemented
-        form, lead = found
+        (form, lead), kind = found, code(x)
         given = _in_row(weight, form[1], 1.0), _in_row(bias, form[1], 0.0)
-        out, means, rstds = np.empty(x.shape, F32), np.empty(lead, F32), np.empty(lead, F32)
-        args = (x.reshape(form), *given, F(eps), out.reshape(form), means.reshape(-1), rstds.reshape(-1))
-        thread_pool.run(loop, form[0], args, 3 * x.size)
+        out, means, rstds = np.empty(x.shape, x.dtype), np.empty(lead, F32), np.empty(lead, F32)
+        args = (bits(x.reshape(form)), *given, F(eps), bits(out.reshape(form)), means.reshape(-1), rstds.reshape(-1))
+        thread_pool.run(loops[kind > 0], form[0], (*args, kind > 1), 3 * x.size)
+        if kind:
+            kept = _kept(x, weight, bias)
+            means, rstds = _as(means, kept), _as(rstds, kept)
         return out, means, rstds
 
     return kernel
 
 
-def _layer_norm_grad():
+def _layer_norm_grad_loop(stored: Storage):
+    scratch, read, place, write = stored.of_rows
+
     @shared(
-        f"void({MATRIX}, {MATRIX}, {_ROW}, {_ROW}, {_ROW}, {MATRIX}, float32[:,:,::1], int64, int64, int64)",
+        f"void({stored.matrix}, {stored.matrix}, {_ROW}, {_ROW}, {_ROW}, {stored.matrix}, float32[:,:,::1], int64, "
+        "boolean, int64, int64)",
     )
-    def loop(g, x, means, rstds, weight, gx, sums, part, first, last):
+    def loop(g, x, means, rstds, weight, gx, sums, part, brain, first, last):
+        width = x.shape[1]
+        held, other, results = scratch(width), scratch(width), scratch(width)
         for block in range(first, last):
             dw, db = sums[block, 0], sums[block, 1]
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
-                slopes, row, to = g[n], x[n], gx[n]
+                slopes, row, to = read(g[n], held, brain), read(x[n], other, brain), place(gx[n], results)
                 mean, rstd = means[n], rstds[n]
                 plain, along = _centred_sums(slopes, row, weight, mean, rstd)
                 plain, along = plain / F(row.size), along / F(row.size)
@@ -92,17 +123,24 @@ def _layer_norm_grad():
                     to[i] = rstd * (slopes[i] * weight[i] - plain - normal * along)
                     dw[i] += slopes[i] * normal
                     db[i] += slopes[i]
+                write(to, gx[n], brain)
+
+    return loop
+
+
+def _layer_norm_grad():
+    loops = [_layer_norm_grad_loop(stored) for stored in STORAGES]
 
     def kernel(g, x, weight, mean, rstd, axes, need):
         found = _flat(x, axes, g, weight, mean, rstd)
-        if found is None or g.shape != x.shape:
+        if found is None or g.shape != x.shape or code(g) != code(x):
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 2)
-        gx, scale = np.empty(x.shape, F32), _in_row(weight, form[1], 1.0)
-        flat = (g.reshape(form), x.reshape(form), mean.reshape(-1), rstd.reshape(-1), scale)
-        thread_pool.run(loop, len(sums), (*flat, gx.reshape(form), sums, part), 4 * x.size)
-        shape = x.shape[x.ndim - len(axes) :]
-        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
+        gx, scale, kind = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), code(x)
+        flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(mean).reshape(-1), _wide(rstd).reshape(-1), scale)
+        given = (*flat, bits(gx.reshape(form)), sums, part, kind > 1)
+        thread_pool.run(loops[kind > 0], len(sums), given, 4 * x.size)
+        gw, gb = [_of_parameter(sums[:, n], x, axes, weight) if need[n + 1] else None for n in range(2)]
         return gx if need[0] else None, gw, gb
 
     return kernel
@@ -115,54 +153,85 @@ def _parts(form: tuple[int, int], parameters: int) -> tuple[int, np.ndarray]:
     return -(-rows // blocks), np.zeros((blocks, parameters, width), F32)
 
 
+def _of_parameter(sums, x, axes, weight):
+    """Returns the gradient of a parameter from the sums of the blocks."""
+    total = column_sum(np, sums).reshape(x.shape[x.ndim - len(axes) :])
+    return _as(total, x.dtype if weight is None else weight.dtype)
+
+
 # --- RMS norm --------------------------------------------------------------------------------------------------------
 
 
-def _rms_norm():
-    @shared(f"void({MATRIX}, {_ROW}, float32, {MATRIX}, {_ROW}, int64, int64)")
-    def loop(x, weight, eps, out, rrms, first, last):
+def _rms_norm_loop(stored: Storage):
+    scratch, read, place, write = stored.of_rows
+
+    @shared(f"void({stored.matrix}, {_ROW}, float32, {stored.matrix}, {_ROW}, boolean, int64, int64)")
+    def loop(x, weight, eps, out, rrms, brain, first, last):
+        held, results = scratch(x.shape[1]), scratch(x.shape[1])
         for n in range(first, last):
-            row, to = x[n], out[n]
+            row, to = read(x[n], held, brain), place(out[n], results)
             rrms[n] = factor = F(1.0) / F(math.sqrt(row_dot(row, row) / F(row.size) + eps))
             for i in range(row.size):
                 to[i] = row[i] * factor * weight[i]
+            write(to, out[n], brain)
+
+    return loop
+
+
+def _rms_norm():
+    loops = [_rms_norm_loop(stored) for stored in STORAGES]
 
     def kernel(x, weight, axes, eps):
         found = _flat(x, axes, weight)
         if found is None:
             return NotImplemented
-        form, lead = found
-        out, rrms = np.empty(x.shape, F32), np.empty(lead, F32)
-        args = (x.reshape(form), _in_row(weight, form[1], 1.0), F(eps), out.reshape(form), rrms.reshape(-1))
-        thread_pool.run(loop, form[0], args, 3 * x.size)
+        (form, lead), kind = found, code(x)
+        out, rrms = np.empty(x.shape, x.dtype), np.empty(lead, F32)
+        given = bits(x.reshape(form)), _in_row(weight, form[1], 1.0), F(eps), bits(out.reshape(form)), rrms.reshape(-1)
+        thread_pool.run(loops[kind > 0], form[0], (*given, kind > 1), 3 * x.size)
         return out, rrms
 
     return kernel
 
 
-def _rms_norm_grad():
-    @shared(f"void({MATRIX}, {MATRIX}, {_ROW}, {_ROW}, {MATRIX}, float32[:,:,::1], int64, int64, int64)")
-    def loop(g, x, rrms, weight, gx, sums, part, first, last):
+def _rms_norm_grad_loop(stored: Storage):
+    scratch, read, place, write = stored.of_rows
+
+    @shared(
+        f"void({stored.matrix}, {stored.matrix}, {_ROW}, {_ROW}, {stored.matrix}, float32[:,:,::1], int64, boolean, "
+        "int64, int64)"
+    )
+    def loop(g, x, rrms, weight, gx, sums, part, brain, first, last):
+        width = x.shape[1]
+        held, other, results = scratch(width), scratch(width), scratch(width)
         for block in range(first, last):
             dw = sums[block, 0]
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
-                slopes, row, to, factor = g[n], x[n], gx[n], rrms[n]
+                slopes, row, to = read(g[n], held, brain), read(x[n], other, brain), place(gx[n], results)
+                factor = rrms[n]
                 along = _plain_sum(slopes, row, weight) * factor / F(row.size)
                 for i in range(row.size):
                     normal = row[i] * factor
                     to[i] = factor * (slopes[i] * weight[i] - normal * along)
                     dw[i] += slopes[i] * normal
+                write(to, gx[n], brain)
+
+    return loop
+
+
+def _rms_norm_grad():
+    loops = [_rms_norm_grad_loop(stored) for stored in STORAGES]
 
     def kernel(g, x, weight, rrms, axes, need):
         found = _flat(x, axes, g, weight, rrms)
-        if found is None or g.shape != x.shape:
+        if found is None or g.shape != x.shape or code(g) != code(x):
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 1)
-        gx, scale = np.empty(x.shape, F32), _in_row(weight, form[1], 1.0)
-        flat = (g.reshape(form), x.reshape(form), rrms.reshape(-1), scale)
-        thread_pool.run(loop, len(sums), (*flat, gx.reshape(form), sums, part), 4 * x.size)
-        gw = column_sum(np, sums[:, 0]).reshape(x.shape[x.ndim - len(axes) :]) if need[1] else None
-        return gx if need[0] else None, gw
+        gx, scale, kind = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), code(x)
+        flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(rrms).reshape(-1), scale)
+        given = (*flat, bits(gx.reshape(form)), sums, part, kind > 1)
+        thread_pool.run(loops[kind > 0], len(sums), given, 4 * x.size)
+        return gx if need[0] else None, _of_parameter(sums[:, 0], x, axes, weight) if need[1] else None
 
     return kernel
 

@@ -10,26 +10,33 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.compiled.casts import is_half
 from tensorgrad.kernels.compiled.functions import F
-from tensorgrad.kernels.compiled.lists import KNOWN, array_of, found, identities, items_of, measured, starts, word_at
+from tensorgrad.kernels.compiled.lists import (
+    KNOWN,
+    array_of,
+    bits_of,
+    found,
+    identities,
+    items_of,
+    known,
+    measured,
+    starts,
+    word_at,
+)
 from tensorgrad.kernels.compiled.moments import row_dot
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
-from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
+from tensorgrad.kernels.compiled.simd.two_bytes import rounded, widened
 
 _BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
-_KNOWN = "UniTuple(int64, 3)"
+_KNOWN = "UniTuple(int64, 4)"
 _PART = 16384  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
-def _over_all(step: Callable, width: int, absent: dict[str, int], cost: float) -> Callable:
-    """Makes the function that updates many parameters with the compiled function `step`.
-
-    It takes a list of arrays, `width` for each parameter (its own, its gradient's and those of its state, or `None`),
-    and a list of scalars for each parameter. It returns the indices of the parameters that are left, since kernels do
-    not take their arrays. `absent` maps the names of the scalars, in the order of `step`, to the value that replaces
-    None.
-    """
+def _loops(step: Callable, width: int) -> tuple[Shared, Shared]:
+    """Makes the loops that update many parameters with the compiled function `step`: if they are few, and the rest."""
 
     @inner
     def move(items, numbers, rows, starts, known, first, last):
@@ -53,8 +60,22 @@ def _over_all(step: Callable, width: int, absent: dict[str, int], cost: float) -
             move(items, numbers, rows, ends, known, 0, total)
 
     @shared(f"void(int64, float32[:,::1], int64[::1], int64[::1], {_KNOWN}, int64, int64)")
-    def loop(arrays, numbers, rows, starts, known, first, last):
+    def over_all(arrays, numbers, rows, starts, known, first, last):
         move(items_of(arrays), numbers, rows, starts, known, first, last)
+
+    return begin, over_all
+
+
+def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, int], cost: float) -> Callable:
+    """Makes the function that updates many parameters with the compiled `steps`: for float32, and for two bytes.
+
+    It takes a list of arrays, `width` for each parameter (its own, its gradient's and those of its state, or `None`),
+    and a list of scalars for each parameter. It returns the indices of the parameters that are left, since kernels do
+    not take their arrays. `absent` maps the names of the scalars, in the order of `step`, to the value that replaces
+    None.
+    """
+
+    loops = [_loops(step, width) for step in steps]
 
     def as_arrays(scalars: list) -> tuple[np.ndarray, np.ndarray]:
         """Returns different scalars as rows, and the row of each parameter (only one if they have it in common)."""
@@ -67,18 +88,37 @@ def _over_all(step: Callable, width: int, absent: dict[str, int], cost: float) -
     kept: tuple = [], None, None  # the last scalars, which are often the next
     alone = int(thread_pool.GRAIN / cost)  # elements that one thread updates
 
+    def run(kind, arrays, numbers, rows, count):
+        """Updates the parameters whose arrays are of one kind. Returns the indices of the others."""
+        begin, over_all = loops[kind is not KNOWN]
+        ends = np.empty(count + 2, np.int64)
+        begin.launch(begin.address, (id(arrays), numbers, rows, ends, kind, alone), 1, 0, 0)
+        total = ends.item(-2)
+        if total > alone:
+            thread_pool.run(over_all, total, (id(arrays), numbers, rows, ends, kind), int(total * cost), arrays)
+        return np.flatnonzero(ends[:-2] == ends[1:-1]).tolist() if ends.item(-1) else ()
+
+    def of_two_bytes(left, arrays, numbers, rows):
+        """Updates those of the parameters left that are of float16 or bfloat16. Returns the others."""
+        kinds: dict[np.dtype, list[int]] = {}
+        for n in left:
+            if is_half(arrays[n * width]):
+                kinds.setdefault(arrays[n * width].dtype, []).append(n)
+        for dtype, several in kinds.items():
+            some = [a for n in several for a in arrays[n * width : (n + 1) * width]]
+            unfit = run(known(dtype), some, numbers, rows[several] if rows.size > 1 else rows, len(several))
+            moved = {n for k, n in enumerate(several) if k not in unfit}
+            left = [n for n in left if n not in moved]
+        return left
+
     def advance(arrays, scalars):
         nonlocal kept
         before, numbers, rows = kept
         if scalars != before:
             numbers, rows = as_arrays(scalars)
             kept = scalars, numbers, rows
-        ends = np.empty(len(scalars) + 2, np.int64)
-        begin.launch(begin.address, (id(arrays), numbers, rows, ends, KNOWN, alone), 1, 0, 0)
-        total = ends.item(-2)
-        if total > alone:
-            thread_pool.run(loop, total, (id(arrays), numbers, rows, ends, KNOWN), int(total * cost), arrays)
-        return np.flatnonzero(ends[:-2] == ends[1:-1]).tolist() if ends.item(-1) else ()
+        left = run(KNOWN, arrays, numbers, rows, len(scalars))
+        return of_two_bytes(left, arrays, numbers, rows) if left else left
 
     return advance
 
@@ -122,7 +162,27 @@ def _sgd() -> Callable:
         else:
             with_buffer(x, g, array_of(word_at(job + 16), size)[first:last], numbers)
 
-    return _over_all(step, 3, absent, 0.2)  # for 200,000 numbers two threads take no less time than one
+    @inner
+    def in_two_bytes(job, size, numbers, known, first, last):
+        brain, has_buffer = known[3] > 0, word_at(job + 16) != known[2]
+        bits, slopes = bits_of(word_at(job), size), bits_of(word_at(job + 8), size)
+        buffers = bits_of(word_at(job + 16 if has_buffer else job), size)
+        held = np.empty((3, _BLOCK), np.float32)
+        sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
+        for start in range(first, last, _BLOCK):
+            end = min(start + _BLOCK, last)
+            x, g, buffer = held[0, : end - start], held[1, : end - start], held[2, : end - start]
+            widened(bits[start:end], x, brain)
+            widened(slopes[start:end], g, brain)
+            if has_buffer:
+                widened(buffers[start:end], buffer, brain)
+                with_buffer(x, g, buffer, numbers)
+                rounded(buffer, buffers[start:end], brain)
+            else:
+                without_buffer(x, g, numbers[LR], numbers[DECAY], sign)
+            rounded(x, bits[start:end], brain)
+
+    return _over_all((step, in_two_bytes), 3, absent, 0.2)  # for 200,000 numbers two threads take no less time than one
 
 
 # --- Adam ------------------------------------------------------------------------------------------------------------
@@ -173,7 +233,32 @@ def _adam() -> Callable:
                 squares = largest[start:end]
             move(here, averages, squares, numbers[RATE], numbers[EPS], numbers[SHRINK])
 
-    return _over_all(step, 5, absent, 1.0)
+    @inner
+    def in_two_bytes(job, size, numbers, known, first, last):
+        brain, has_largest = known[3] > 0, word_at(job + 32) != known[2]
+        bits, slopes = bits_of(word_at(job), size), bits_of(word_at(job + 8), size)
+        averages, squares = bits_of(word_at(job + 16), size), bits_of(word_at(job + 24), size)
+        largest = bits_of(word_at(job + 32 if has_largest else job), size)
+        held = np.empty((5, _BLOCK), np.float32)
+        for start in range(first, last, _BLOCK):
+            end = min(start + _BLOCK, last)
+            n = end - start
+            x, g, m, v, most = held[0, :n], held[1, :n], held[2, :n], held[3, :n], held[4, :n]
+            widened(bits[start:end], x, brain)
+            widened(slopes[start:end], g, brain)
+            widened(averages[start:end], m, brain)
+            widened(squares[start:end], v, brain)
+            average(x, g, m, v, numbers)
+            rounded(m, averages[start:end], brain)
+            rounded(v, squares[start:end], brain)
+            if has_largest:
+                widened(largest[start:end], most, brain)
+                largest_so_far(v, most)
+                rounded(most, largest[start:end], brain)
+            move(x, m, most if has_largest else v, numbers[RATE], numbers[EPS], numbers[SHRINK])
+            rounded(x, bits[start:end], brain)
+
+    return _over_all((step, in_two_bytes), 5, absent, 1.0)
 
 
 # --- norms -----------------------------------------------------------------------------------------------------------

@@ -16,14 +16,16 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import layout
+from tensorgrad.kernels.compiled.casts import bits, is_half, narrow, wide
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import combined, with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
 from tensorgrad.kernels.compiled.simd import sums
 from tensorgrad.kernels.compiled.simd.totals import total
+from tensorgrad.kernels.compiled.simd.two_bytes import FLOAT32, STORAGES, Storage
 from tensorgrad.kernels.compiled.simd.vectors import PARTS
 from tensorgrad.kernels.compiled.walk import taken
 
@@ -36,6 +38,7 @@ _PARTS, _WORTH = 64, 65536  # parts of an array, for as many threads, and elemen
 _NARROW = 16  # columns for which the loop over planes is not worthwhile
 _WIDE, _FEW = 512, 8  # columns for which it is fast, and lines that it is worthwhile for
 _COST = 0.2
+_AT_ONCE = 8  # lines of two bytes that become float32 at a time: they stay in a second-level cache
 
 
 _row_product = total(lambda x: x, times=True)
@@ -65,19 +68,24 @@ class _Loops(NamedTuple):
     short: Shared  # rows that are a single part
 
 
-def _loops(adds: bool, fold, fold_run, fold_lines, further) -> _Loops:
-    """Makes the loops from functions that fold a row and lines, and one that combines two numbers."""
+def _loops(adds: bool, fold, fold_run, fold_lines, further, stored: Storage = FLOAT32) -> _Loops:
+    """Makes the loops from functions that fold a row and lines, and one that combines two numbers.
 
-    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), float32, int64, int64)", calls=(fold, fold_run))
-    def short(x, out, numbers, divisor, first, last):
+    `stored`: how the numbers to fold are stored; results are float32.
+    """
+    empty, scratch, read, memory = stored.empty, stored.scratch, stored.read, stored.memory
+    add_lines = _lines_of(fold_lines, further, stored)
+
+    @shared(f"void({memory}, float32[::1], UniTuple(int64, 5), float32, boolean, int64, int64)", calls=(fold, fold_run))
+    def short(x, out, numbers, divisor, brain, first, last):
         n, rows, plane_step, row_step, step = numbers
-        held = np.empty(0 if step == 1 else n, np.float32)
+        held, wide = empty(0 if step == 1 else n), scratch(n)
         plane, row = first // rows, first % rows
         for k in range(first, last):
             at = plane * plane_step + row * row_step
             if step != 1:
                 taken(x, at, step, held)
-            these = x[at : at + n] if step == 1 else held
+            these = read(x[at : at + n] if step == 1 else held, wide, brain)
             out[k] = F(fold(these) if n <= _RUN else fold_run(these)) / divisor
             row += 1
             if row == rows:
@@ -91,17 +99,18 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further) -> _Loops:
                 whole = further(whole, parts[k, i])
             out[k] = F(whole) / divisor
 
-    @shared(f"void({MEMORY}, float64[:,::1], int64, int64, int64)", calls=(fold_run,))
-    def long(x, parts, n, first, last):
+    @shared(f"void({memory}, float64[:,::1], int64, boolean, int64, int64)", calls=(fold_run,))
+    def long(x, parts, n, brain, first, last):
+        wide = scratch(_PART)
         for k in range(first, last):
             row, part = k // parts.shape[1], k % parts.shape[1]
             at = row * n + part * _PART
-            parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
+            parts[row, part] = fold_run(read(x[at : min(at + _PART, (row + 1) * n)], wide, brain))
 
-    signature = f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 6), float32, int64, int64)"
+    signature = f"void({memory}, float32[:,:,::1], UniTuple(int64, 6), float32, boolean, int64, int64)"
 
-    @shared(signature, calls=(fold_lines, further))
-    def lines(x, out, numbers, divisor, first, last):
+    @shared(signature, calls=(add_lines, further))
+    def lines(x, out, numbers, divisor, brain, first, last):
         """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last.
 
         `several` of them are a part.
@@ -113,7 +122,7 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further) -> _Loops:
             outer, part, column = k // (chunks * parts), k // chunks % parts, k % chunks * _COLUMNS
             result = out[outer, part, column : min(column + _COLUMNS, out.shape[2])]
             at = outer * plane_step + part * several * step + column
-            fold_lines(held if times > 1 else result, x, at, min(several, n - part * several), step)
+            add_lines(held if times > 1 else result, x, at, min(several, n - part * several), step, brain)
             if times > 1:
                 for c in range(result.size):
                     result[c] = held[c]
@@ -128,8 +137,33 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further) -> _Loops:
     return _Loops(adds, lines, long, join, short)
 
 
+def _lines_of(fold_lines, further, stored: Storage):
+    """Makes the function that folds lines where they are; those of two bytes a few at a time."""
+    read = stored.read
+
+    @inner
+    def where_they_are(to, x, at, count, step, brain):
+        fold_lines(to, x, at, count, step)
+
+    @inner
+    def some_at_a_time(to, x, at, count, step, brain):
+        width = to.size
+        held, part = np.empty(_AT_ONCE * width, np.float32), np.empty(width, np.float32)
+        for start in range(0, count, _AT_ONCE):
+            several = min(_AT_ONCE, count - start)
+            for k in range(several):
+                p = at + (start + k) * step
+                read(x[p : p + width], held[k * width : (k + 1) * width], brain)
+            fold_lines(part if start else to, held, 0, several, width)
+            if start:
+                for c in range(width):
+                    to[c] = further(to[c], part[c])
+
+    return where_they_are if stored is FLOAT32 else some_at_a_time
+
+
 @cache
-def _sum_loops(square: bool) -> _Loops:
+def _sum_loops(square: bool, half: bool = False) -> _Loops:
     @inner
     def fold(row):
         return sums.row_of_squares(row, 0, row.size) if square else sums.row(row, 0, row.size)
@@ -145,7 +179,7 @@ def _sum_loops(square: bool) -> _Loops:
     def plus(a, b):
         return a + b
 
-    return _loops(True, fold, fold_run, sums.lines_of_squares if square else sums.lines, plus)
+    return _loops(True, fold, fold_run, sums.lines_of_squares if square else sums.lines, plus, STORAGES[half])
 
 
 SIGN_BIT, REST_BITS = np.int32(31), np.int32(0x7FFFFFFF)
@@ -178,7 +212,7 @@ def extreme(largest: bool) -> Callable:
 
 
 @cache
-def _extreme_loops(largest: bool) -> _Loops:
+def _extreme_loops(largest: bool, half: bool = False) -> _Loops:
     fold = extreme(largest)
 
     @inlined
@@ -213,7 +247,7 @@ def _extreme_loops(largest: bool) -> _Loops:
             fold_one(to, x[p : p + width])
             i += 1
 
-    return _loops(False, fold, fold, fold_lines, further)
+    return _loops(False, fold, fold, fold_lines, further, STORAGES[half])
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -439,17 +473,19 @@ def _recipe(shape: tuple, strides: tuple, dim: tuple | None, keepdim: bool, mean
 
 def _run(loops, again, memory, passes):
     """Folds an array with `loops`, and the results of its parts with `again`."""
+    brain = memory.dtype.char == "E"
+    memory = bits(memory)
     for loop, length, numbers, sizes, divisor, work in passes:
         if loop == _BY_PARTS:
             out = np.empty(sizes)
-            thread_pool.run(loops.long, length, (memory, out, numbers), work)
+            thread_pool.run(loops.long, length, (memory, out, numbers, brain), work)
         else:
             out = np.empty(sizes, F32)
             if loop == _JOINING:
                 thread_pool.run(loops.join, length, (memory, out, divisor), work)
             else:
                 chosen = loops.lines if loop == _BY_LINES else loops.short
-                thread_pool.run(chosen, length, (memory, out, numbers, divisor), work)
+                thread_pool.run(chosen, length, (memory, out, numbers, divisor, brain), work)
         memory, loops = out, again
     return memory
 
@@ -457,33 +493,37 @@ def _run(loops, again, memory, passes):
 def _fold_all(loops, again, x, dim, keepdim, mean=False):
     """Folds x over `dim` with `loops`, and the results of its parts with `again`; a `mean` divides by their number.
 
+    `loops` are those for float32, and those for two bytes (or None), whose results are rounded.
     The result has the order of the dimensions that are left, as PyTorch's. Returns NotImplemented if NumPy is no
     slower.
     """
-    if x.__class__ is not np.ndarray or x.dtype is not F32:
+    half = is_half(x)
+    if x.__class__ is not np.ndarray or (x.dtype is not F32 and not half) or loops[half] is None:
         return NotImplemented
-    recipe = _recipe(x.shape, x.strides, dim, keepdim, mean)
+    recipe = _recipe(x.shape, tuple([2 * s for s in x.strides]) if half else x.strides, dim, keepdim, mean)
     if recipe is None:
         return NotImplemented
     if isinstance(recipe, _Repeated):
-        return _fold_repeated(loops, again, x, recipe, keepdim, mean)
+        found = _fold_repeated(loops, again, x, recipe, keepdim, mean)
+        return narrow(found, x.dtype) if half and found is not NotImplemented else found
     order, passes, shape, back = recipe
-    out = _run(loops, again, x if order is None else layout.in_rows(x.transpose(order)), passes).reshape(shape)
+    out = _run(loops[half], again, x if order is None else layout.in_rows(x.transpose(order)), passes).reshape(shape)
+    out = narrow(out, x.dtype) if half else out
     return out if back is None else out.transpose(back)
 
 
 def _fold_repeated(loops, again, x, recipe, keepdim, mean):
     """The same for an array that repeats elements: each is folded once."""
     once, times, alone, kept, dims = recipe
-    part = x[once]
+    part = wide(x[once]) if is_half(x) else x[once]
     if alone:
         passes = _lines_passes(1, (1, part.size, part.size, part.size), part.size)
-        found = _run(loops, again, layout.in_rows(part), passes).reshape(part.shape)
+        found = _run(loops[0], again, layout.in_rows(part), passes).reshape(part.shape)
     else:
         found = _fold_all(loops, again, part, dims, True, mean)
     if found is NotImplemented:
         return found
-    if times > 1 and loops.adds and not mean:
+    if times > 1 and loops[0].adds and not mean:
         np.multiply(found, F32.type(times), found)
     if found.shape != kept:
         out = np.empty(kept, F32)
@@ -493,35 +533,35 @@ def _fold_repeated(loops, again, x, recipe, keepdim, mean):
 
 
 def _sum() -> Callable:
-    loops = _sum_loops(False)
+    loops = _sum_loops(False), _sum_loops(False, True)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, loops, x, dim, keepdim)
+        return _fold_all(loops, loops[0], x, dim, keepdim)
 
     return kernel
 
 
 def _mean() -> Callable:
-    loops = _sum_loops(False)
+    loops = _sum_loops(False), _sum_loops(False, True)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, loops, x, dim, keepdim, mean=True)
+        return _fold_all(loops, loops[0], x, dim, keepdim, mean=True)
 
     return kernel
 
 
 def _column_sum() -> Callable:
     """Sums over all dimensions but the last: the gradient of a bias."""
-    loops = _sum_loops(False)
+    loops = _sum_loops(False), _sum_loops(False, True)
 
     def kernel(x):
-        return _fold_all(loops, loops, x, tuple(range(x.ndim - 1)), False) if x.ndim > 1 else NotImplemented
+        return _fold_all(loops, loops[0], x, tuple(range(x.ndim - 1)), False) if x.ndim > 1 else NotImplemented
 
     return kernel
 
 
 def _norm() -> Callable:
-    loops, again = _sum_loops(True), _sum_loops(False)
+    loops, again = (_sum_loops(True), None), _sum_loops(False)
 
     def kernel(x, ord, dim, keepdim, dtype):
         if ord != 2:
@@ -533,10 +573,10 @@ def _norm() -> Callable:
 
 
 def _extreme(largest: bool) -> Callable:
-    loops = _extreme_loops(largest)
+    loops = _extreme_loops(largest), _extreme_loops(largest, True)
 
     def kernel(x, dim=None, keepdim=False):
-        return _fold_all(loops, loops, x, dim, keepdim)
+        return _fold_all(loops, loops[0], x, dim, keepdim)
 
     return kernel
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import functions
+from tensorgrad.kernels.compiled.casts import bits, code
 from tensorgrad.kernels.compiled.functions import F, log
-from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import row_dot, row_exps, row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
+from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, Storage
 from tensorgrad.kernels.compiled.simd.vectors import LANES, largest
 
 
@@ -42,36 +42,51 @@ def row_shares(row, out):
 # --- softmax ---------------------------------------------------------------------------------------------------------
 
 
-def _softmax(logarithm: bool):
-    @shared(f"void({MATRIX}, {MATRIX}, int64, int64)")
-    def loop(x, out, first, last):
+def _softmax_loop(logarithm: bool, stored: Storage):
+    (scratch, read, place, write), once = stored.of_rows, stored.once
+
+    @shared(f"void({stored.matrix}, {stored.matrix}, boolean, int64, int64)")
+    def loop(x, out, brain, first, last):
+        held, results = scratch(x.shape[1]), scratch(x.shape[1])
         for n in range(first, last):
-            row, to = x[n], out[n]
+            row, to = read(x[n], held, brain), place(out[n], results)
             if logarithm:
                 top = row_largest(row)
-                shift = log(row_exps(row, to, top))
+                shift = once(log(once(row_exps(row, to, top), brain)), brain)  # as PyTorch does
                 for i in range(row.size):
                     to[i] = (row[i] - top) - shift
             else:
                 row_shares(row, to)
+            write(to, out[n], brain)
+
+    return loop
+
+
+def _softmax(logarithm: bool):
+    loops = [_softmax_loop(logarithm, stored) for stored in STORAGES]
 
     def kernel(x, dim):
-        if not suits(x) or dim != x.ndim - 1 or not x.shape[-1]:
+        kind = code(x)
+        if kind is None or dim != x.ndim - 1 or not x.shape[-1]:
             return NotImplemented
         width, size = x.shape[-1], x.size
-        out = np.empty(x.shape, F32)
+        out = np.empty(x.shape, x.dtype)
         rows = (x, out) if x.ndim == 2 else (x.reshape(-1, width), out.reshape(-1, width))
-        thread_pool.run(loop, size // width, rows, 8 * size)
+        thread_pool.run(loops[kind > 0], size // width, (*map(bits, rows), kind > 1), 8 * size)
         return out
 
     return kernel
 
 
-def _softmax_grad(logarithm: bool):
-    @shared(f"void({MATRIX}, {MATRIX}, {MATRIX}, int64, int64)")
-    def loop(g, y, out, first, last):
+def _softmax_grad_loop(logarithm: bool, stored: Storage):
+    scratch, read, place, write = stored.of_rows
+
+    @shared(f"void({stored.matrix}, {stored.matrix}, {stored.matrix}, boolean, int64, int64)")
+    def loop(g, y, out, brain, first, last):
+        width = g.shape[1]
+        held, other, results = scratch(width), scratch(width), scratch(width)
         for n in range(first, last):
-            a, b, to = g[n], y[n], out[n]
+            a, b, to = read(g[n], held, brain), read(y[n], other, brain), place(out[n], results)
             if logarithm:
                 total = row_sum(a)
                 for i in range(a.size):
@@ -80,14 +95,22 @@ def _softmax_grad(logarithm: bool):
                 total = row_dot(a, b)
                 for i in range(a.size):
                     to[i] = b[i] * (a[i] - total)
+            write(to, out[n], brain)
+
+    return loop
+
+
+def _softmax_grad(logarithm: bool):
+    loops = [_softmax_grad_loop(logarithm, stored) for stored in STORAGES]
 
     def kernel(g, y, dim):
-        if not (suits(g) and suits(y)) or dim != y.ndim - 1 or g.shape != y.shape or not y.shape[-1]:
+        kind = code(g)
+        if kind is None or kind != code(y) or dim != y.ndim - 1 or g.shape != y.shape or not y.shape[-1]:
             return NotImplemented
-        out = np.empty(y.shape, F32)
+        out = np.empty(y.shape, y.dtype)
         width = y.shape[-1]
         rows = (g.reshape(-1, width), y.reshape(-1, width), out.reshape(-1, width))
-        thread_pool.run(loop, y.size // width, rows, 3 * y.size)
+        thread_pool.run(loops[kind > 0], y.size // width, (*map(bits, rows), kind > 1), 3 * y.size)
         return out
 
     return kernel

@@ -25,6 +25,7 @@ UFUNCS = (
 
 ROWS = (
     Row("clone_copy", "layout.clone", 4096), Row("reshape", "layout.reshaped", 32768),
+    Row("to_copy", "casts.to_copy", 4096),
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
     *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
@@ -77,6 +78,8 @@ ROWS = (
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
     # Helpers, which belong to no op: optimizers, samplers and the thread pool look them up by name.
     WAITING,
+    Row("half_lookup", "halves.lookup", 1), Row("half_slopes", "halves.slopes", 1),
+    Row("half_arithmetic", "halves.arithmetic", 1),
     *(Row(f"joint_{name}", f"broadcast.{name}", 1) for name in ARITHMETIC),  # of equal shapes, too (capture/links.py)
     Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
     Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
@@ -100,6 +103,12 @@ def _by_rows(kernel: Callable, given: tuple) -> Any:
     from tensorgrad.kernels.compiled import layout
 
     return layout.by_rows(kernel, given)
+
+
+def _of_two_bytes(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
+    from tensorgrad.kernels.compiled import halves
+
+    return halves.attempt(op, kernel, general, given)
 
 
 # How a family's kernels handle arrays that are not row-major. NumPy runs the families without an entry.
@@ -129,5 +138,6 @@ def install() -> None:
 
     blas.wait_briefly()
     row.LAYOUTS.update(LAYOUTS)
+    row.HALVES[:] = [_of_two_bytes]
     for each in ROWS:
         COMPILED[each.op], each.elements = each, each.elements

@@ -18,6 +18,7 @@ from tensorgrad.kernels.compiled import layout
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MEMORY, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd import two_bytes
 from tensorgrad.storage.fresh import fresh
 
 _SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
@@ -158,6 +159,53 @@ def loop_of_one(function, options: int = 0, each: Callable | None = None):
                     plane, row = plane + 1, 0
 
     return unary
+
+
+@inner(fastmath={"contract"})
+def _taken_as_float32(x, at, step, taken_bits, to, brain):
+    """Writes elements of two bytes that are `step` apart as float32."""
+    if step == 1:
+        two_bytes.widened(x[at : at + to.size], to, brain)
+    else:
+        taken(x, at, step, taken_bits[: to.size])
+        two_bytes.widened(taken_bits[: to.size], to, brain)
+
+
+def loop_of_two_in_two_bytes(function):
+    """Does what `loop_of_two` does, for elements of two bytes: a stretch becomes float32 in a first-level cache."""
+
+    @inner(fastmath={"contract"})
+    def from_two(a, b):
+        for i in range(a.size):
+            a[i] = function(a[i], b[i])
+
+    row, memory = two_bytes.TWO_BYTES.row, two_bytes.TWO_BYTES.memory
+
+    @shared(f"void({memory}, {memory}, {row}, UniTuple(int64, 11), boolean, int64, int64)", calls=(from_two,))
+    def binary(x, y, out, numbers, brain, first, last):
+        length, rows, planes, x_block, x_plane, x_row, x_step, y_block, y_plane, y_row, y_step = numbers
+        most = min(length, _STRETCH)
+        left, right, some = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.uint16)
+        at, column, row = first, first % length, first // length
+        plane, row = row // rows, row % rows
+        block, plane = plane // planes, plane % planes
+        while at < last:
+            n = min(length - column, last - at, most)
+            p = block * x_block + plane * x_plane + row * x_row + column * x_step
+            q = block * y_block + plane * y_plane + row * y_row + column * y_step
+            _taken_as_float32(x, p, x_step, some, left[:n], brain)
+            _taken_as_float32(y, q, y_step, some, right[:n], brain)
+            from_two(left[:n], right[:n])
+            two_bytes.rounded(left[:n], out[at : at + n], brain)
+            at, column = at + n, column + n
+            if column == length:
+                column, row = 0, row + 1
+                if row == rows:
+                    plane, row = plane + 1, 0
+                    if plane == planes:
+                        block, plane = block + 1, 0
+
+    return binary
 
 
 def loop_of_two(function):

@@ -16,6 +16,8 @@ from tensorgrad.system import processes
 # Per family: the function that calls its kernels with non-contiguous arrays, as (kernel, arguments) -> result.
 # `install` fills it in (table.py), since this folder imports nothing from the folders above it.
 LAYOUTS: dict[str, Callable] = {}
+# Does the same for arrays of float16 and bfloat16, as (op, kernel, general, arguments) -> result.
+HALVES: list[Callable] = []
 
 
 class Row:
@@ -85,8 +87,9 @@ class Row:
         always = self.op in kernel_tables.OPS  # the dispatcher has checked the size
 
         def kernel(*given, **options):
-            if (always or given[sized].size >= self.large_from) and not SETTINGS.deterministic and not self.failed:
-                if self.ready is None:
+            if (always or given[sized].size >= self.large_from) and not SETTINGS.deterministic:
+                made = NotImplemented
+                if self.ready is None and not self.failed:
                     self.load()
                 if self.ready is not None:
                     try:
@@ -95,8 +98,10 @@ class Row:
                             made = again(self.ready, given)
                     except Unsuited:
                         made = NotImplemented
-                    if made is not NotImplemented:
-                        return made
+                if made is NotImplemented and HALVES and not options and given[sized].dtype.itemsize == 2:
+                    made = HALVES[0](self.op, kernel, general, given)
+                if made is not NotImplemented:
+                    return made
             return general(*given, **options)
 
         return update_wrapper(kernel, general)

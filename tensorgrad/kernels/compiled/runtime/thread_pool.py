@@ -384,6 +384,11 @@ def _tell(*launch: Any) -> None:
         heard.append(launch)
 
 
+def heard() -> bool:
+    """Whether some thread collects what it runs: a plan may repeat that without the Python around it."""
+    return bool(_LISTENERS)
+
+
 @contextlib.contextmanager
 def listening() -> Iterator[list[tuple[Any, int, tuple, bool]]]:
     """Collects what this thread runs meanwhile: kernel, length, arguments, and whether other threads may take part."""

@@ -1,0 +1,120 @@
+"""Numbers that are stored in two bytes: kernels compute in float32, and round each result once when it is stored.
+
+A kernel is written once, and compiled for each of the two kinds of storage below. It reads a row through `read`,
+computes results where `place` says, and ends a row with `write`. For float32 these are the row itself, and nothing is
+done; for float16 and bfloat16 they are rows of `scratch` that stay in a first-level cache. Machine code sees numbers of
+two bytes as uint16, and an argument `brain` says whether they are bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inlined, inner
+from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
+
+
+@inner
+def widened(bits, out, brain):
+    """Writes numbers as float32."""
+    if brain:
+        for i in range(out.size):
+            out[i] = of_bfloat16(bits[i])
+    else:
+        for i in range(out.size):
+            out[i] = of_float16(bits[i])
+
+
+@inner
+def rounded(numbers, out, brain):
+    """Rounds float32 numbers to nearest, ties to even."""
+    if brain:
+        for i in range(out.size):
+            out[i] = to_bfloat16(numbers[i])
+    else:
+        for i in range(out.size):
+            out[i] = to_float16(numbers[i])
+
+
+class Storage(NamedTuple):
+    """How numbers are stored: the types of arrays in a kernel's signature, and the functions it uses."""
+
+    row: str
+    matrix: str
+    memory: str  # an array of any shape and strides, as the memory from its first element on
+    empty: Callable  # (count) -> memory for numbers as they are stored
+    scratch: Callable  # (count) -> memory for a row; none if rows are float32
+    read: Callable  # (row, scratch, brain) -> the numbers of a row, as float32
+    place: Callable  # (row, scratch) -> where to compute a row of results
+    write: Callable  # (results, row, brain): ends a row
+    once: Callable  # (number, brain) -> what is left of a number that is stored in between
+
+    @property
+    def of_rows(self) -> tuple[Callable, Callable, Callable, Callable]:
+        """The functions that most kernels of rows need."""
+        return self.scratch, self.read, self.place, self.write
+
+
+@inlined
+def stored(number, brain):
+    """Rounds a number to two bytes."""
+    return of_bfloat16(to_bfloat16(number)) if brain else of_float16(to_float16(number))
+
+
+@inner
+def _floats(count):
+    return np.empty(count, np.float32)
+
+
+@inner
+def _bits(count):
+    return np.empty(count, np.uint16)
+
+
+@inner
+def _no_scratch(count):
+    return np.empty(0, np.float32)
+
+
+@inner
+def _itself(row, scratch, brain):
+    return row
+
+
+@inner
+def _in_place(row, scratch):
+    return row
+
+
+@inner
+def _written(results, row, brain):
+    pass
+
+
+@inlined
+def _unchanged(number, brain):
+    return number
+
+
+@inner
+def _widened_row(row, scratch, brain):
+    widened(row, scratch[: row.size], brain)
+    return scratch[: row.size]
+
+
+@inner
+def _place(row, scratch):
+    return scratch[: row.size]
+
+
+FLOAT32 = Storage(
+    "float32[::1]", MATRIX, MEMORY, _floats, _no_scratch, _itself, _in_place, _written, _unchanged
+)  # fmt: skip
+TWO_BYTES = Storage(
+    "uint16[::1]", "uint16[:,::1]", MEMORY.replace("float32", "uint16"), _bits, _floats, _widened_row, _place, rounded,
+    stored,
+)  # fmt: skip
+STORAGES = FLOAT32, TWO_BYTES
