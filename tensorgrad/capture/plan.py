@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
+from tensorgrad.capture.apart import Apart
 from tensorgrad.capture.chains import FULL, Chains
 from tensorgrad.capture.compiled_node import in_graph, node_of_run
 from tensorgrad.capture.history import Refused, used_up
@@ -41,7 +42,10 @@ class Plan:
         written: (tensor from outside, how often its memory is written).
         inputs_written: the same of inputs, by number.
         history: the graph of autograd behind its results, if a backward pass may follow.
+        apart: whether arguments share no memory with what it knows; None if it writes to nothing from outside.
     """
+
+    apart: Apart | None = None
 
     def __init__(self, trace: Trace, written: list[tuple[Tensor, int]]) -> None:
         """`written` says how much the versions of memory from outside grew.

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.capture import state as states
+from tensorgrad.capture.apart import Apart
 from tensorgrad.capture.compiled_node import Run
 from tensorgrad.capture.guards import arguments_check
 from tensorgrad.capture.history import Refused
@@ -98,7 +99,7 @@ class Region(states.Region):
             found = fits(args, kwargs)
             if found is not None:
                 try:
-                    if not same() or not _gradients_as_traced(plan):
+                    if not same() or not (plan.apart is None or plan.apart(found)):
                         continue
                 except (KeyError, IndexError, ValueError):
                     continue
@@ -115,7 +116,7 @@ class Region(states.Region):
                 return self.function(*args, **kwargs)
             kind = self.kinds[key] = _Kind(objects)
         for state, plan in kind.plans:
-            if state.same() and _gradients_as_traced(plan):
+            if state.same() and (plan.apart is None or plan.apart(tensors)):
                 return self._checked(state, plan, tensors, args, kwargs) if RUNNING.check else plan.run(*tensors)
         if kind.reason:
             return self.function(*args, **kwargs)
@@ -153,7 +154,7 @@ class Region(states.Region):
             state = State([self.function, *kind.objects], kind.watch)
             _told_apart(kind_of(args, kwargs)[1], state)
         except Refused as refused:
-            self._refuse(kind, str(refused))
+            self._refuse(kind, str(refused), refused.limited)
             return self.function(*args, **kwargs)
         if kind.stage == COMPARED:
             return self._compare(kind, state, args, kwargs)
@@ -238,8 +239,6 @@ class Region(states.Region):
             return self._refuse(kind, "a backend computes no gradients, and backward() runs outside of it", True)
         if trace.inputs and any(id(t) not in every for t in trace.inputs):
             return self._refuse(kind, "a tensor among its arguments is not found again")
-        if _share_memory(trace.inputs, every):
-            return self._refuse(kind, "an argument or a gradient shares memory with another tensor that it uses", True)
         if any(id(t) not in every and id(t) not in grads for t in trace.lifted()):
             return self._refuse(kind, "it uses a tensor that cannot be reached from what its code names")
         after = Memory(every.values(), state.optimizers, state.generators)
@@ -258,6 +257,9 @@ class Region(states.Region):
         state.gradients_count = any(e.kind in ("grad", "step") for e in trace.effects) or "grad" in state._names
         if self.backend is not None:
             plan.use(self.backend, trace)
+        if plan.launches.with_grad or any(e.kind in ("write", "grad", "step") for e in trace.effects):
+            own = [t._array for t in state.tensors.values() if all(t is not given for given in trace.inputs)]
+            plan.apart = Apart(own, plan.launches.with_grad)
         kind.plans.append((state, plan))
         self.plans += 1
         fits = (
@@ -363,11 +365,15 @@ def _told_apart(inputs: list[Tensor], state: State) -> None:
     for tensor in inputs:
         if any(_overlap(tensor._array, other._array) for other in state.tensors.values()):
             raise Refused("an argument shares memory with a tensor that it reaches by itself")
+    if _share_memory(inputs, {id(t): t for t in (*state.tensors.values(), *inputs)}):
+        raise Refused("an argument or a gradient shares memory with another tensor that it uses", True)
 
 
 def _share_memory(inputs: list[Tensor], every: dict[int, Tensor]) -> bool:
     """Whether an argument or a gradient overlaps another tensor: a trace takes one for the other, and they may part."""
     grads = {id(t._grad): t._grad for t in every.values() if t._grad is not None}
+    if any(id(tensor) in grads for tensor in inputs):
+        return True
     for tensor in (*inputs, *grads.values()):
         others = [t for t in (*every.values(), *grads.values()) if t is not tensor]
         if any(_overlap(tensor._array, other._array) for other in others):
@@ -394,22 +400,6 @@ def _written(before: Memory, trace: Trace) -> list[tuple[Tensor, int]]:
             storages.add(id(storage))
             found.append((tensor, storage.version - version))
     return found
-
-
-def _gradients_as_traced(plan: Plan) -> bool:
-    for leaf, (shape, strides, dtype) in plan.launches.with_grad:
-        grad = leaf._grad
-        if grad is None or grad.__class__ is not Tensor:
-            return False
-        array = grad._array
-        if (
-            array.__class__ is not np.ndarray
-            or array.shape != shape
-            or array.strides != strides
-            or array.dtype != dtype
-        ):
-            return False
-    return True
 
 
 # --- kinds of calls --------------------------------------------------------------------------------------------------

@@ -185,8 +185,8 @@ class State:
         cls = value.__class__
         if value is ABSENT or isinstance(value, _LEAVES):
             return
-        if cls.__flags__ & _HEAP_TYPE:
-            self._references.append((value, "__class__", cls, f"the class of {where}"))
+        if type(value).__flags__ & _HEAP_TYPE:
+            self._references.append((value, "__class__", type(value), f"the class of {where}"))
         if isinstance(value, Tensor):
             self._tensor(value, where)
         elif isinstance(value, types.FunctionType):

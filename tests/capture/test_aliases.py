@@ -125,3 +125,60 @@ def test_plans_of_backward_passes_that_are_made_while_arrays_share_memory(model)
             choice = r.randrange(2**30)
             expected = plain.step(random.Random(choice), plain.model)
             assert other.step(random.Random(choice), region) == expected, (seed, turn)
+
+
+def whole_step(world, clears, writes):
+    """A step whose plan writes: to parameters, gradients and, if it `writes`, to its arguments."""
+
+    def step(x, y):
+        if clears:
+            world.optimizer.zero_grad()
+        out = world.model(x, y)
+        parts = out if isinstance(out, tuple) else (out,)
+        sum(part.tanh().sum() for part in parts).backward()
+        if writes:
+            x.add_(1)
+        world.optimizer.step()
+        return parts[0].detach() * 2
+
+    return step
+
+
+def changed(world, r):
+    """Gradients and parameters that share memory with something."""
+    model = world.model
+    if r.random() < 0.1:
+        model.w.grad = world.kept
+    if r.random() < 0.1 and model.w.grad is not None:
+        model.v.grad = model.w.grad
+    if r.random() < 0.1:
+        model.w.data = world.kept
+    if r.random() < 0.1:
+        model.w.grad = torch.ones(8, 4)[::2]
+
+
+@pytest.mark.parametrize("clears", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("model", [Products, Layers, Several, Passing])
+def test_steps_in_which_arrays_share_memory(model, writes, clears):
+    for seed in range(5):
+        r = random.Random(seed)
+        plain, other = World(model), World(model)
+        eager, region = whole_step(plain, clears, writes), Region(whole_step(other, clears, writes), limit=10**6)
+        for turn in range(14):
+            choice, found = r.randrange(2**30), []
+            for world, call in ((plain, eager), (other, region)):
+                q = random.Random(choice)
+                x = made(q, 4, 4) if turn < 6 else world.argument(q, world.kept)
+                y = made(q, 4, 4) if turn < 6 else world.argument(q, x)
+                if turn > 5:
+                    changed(world, q)
+                try:
+                    out, error = call(x.detach(), y.detach()), ""
+                except RuntimeError as raised:
+                    out, error = None, str(raised)
+                parameters = list(world.model.parameters())
+                held = [out, parameters, [p.grad for p in parameters], x, y, world.kept]
+                found.append((bits(held), [p._version for p in parameters], error))
+            assert found[0] == found[1], (seed, turn)
+        assert region.plans, region.explain()
