@@ -433,7 +433,7 @@ class _Loader:
         args = [tuple(a) if isinstance(a, list) else a for a in args]
         count = sum(len(a) for a in args if isinstance(a, tuple))
         for node in args[first : first + 2]:
-            graph = self.modules[node.target].graph
+            graph = self.modules[str(node.target)].graph
             if len([n for n in graph.nodes if n.op == "placeholder"]) != count:
                 raise _Refused(f"a graph of {target} takes another number of tensors than it is given")
         return tuple(args)

@@ -247,6 +247,7 @@ class Tracer(TorchDispatchMode):
         tracers: list[Tracer] = []
         results: list[Any] = []
         captured: list[tuple[Tensor, Node]] = []
+        head: tuple[Node, ...] = ()
         for function in functions:
             tracer = self.inner()
             tracer._outer, tracer._recorder, tracer._grad = self, self._recorder, self._grad
@@ -257,12 +258,13 @@ class Tracer(TorchDispatchMode):
                 tracer._capture(tensor, outer)
         if operator is cond_op:
             check_branches(*results)
-            made, head, tail = results[0], (self.node_of(args[0]),), ((*given, *(n for _, n in captured)),)
+            made, head = results[0], (self.node_of(args[0]),)
+            tail: tuple[tuple[Node, ...], ...] = ((*given, *(n for _, n in captured)),)
         else:
             check_condition(results[0])
             carried = len(args[2])
             check_carried(results[1], operands[:carried])
-            made, head = results[1], ()
+            made = results[1]
             tail = tuple(given[:carried]), (*given[carried:], *(n for _, n in captured))
         graphs = []
         for kind, tracer in zip(operator.graphs, tracers, strict=True):
