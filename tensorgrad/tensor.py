@@ -539,7 +539,11 @@ class Tensor(TensorMethods):
         version = self._storage.version
         if value._array.shape != self._array.shape:
             self.__dict__[RESHAPED] = True
-        self._array = value._array
+        made = share(_apart(value) if LOCAL.transforms else value._array, value._storage)
+        if value._array.shape == self._array.shape:
+            for transform in LOCAL.transforms:
+                transform.hand_over(self, made, lambda known: known)
+        self._array = made._array
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
     @data.deleter
@@ -580,6 +584,8 @@ class Tensor(TensorMethods):
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         self._edge, self._requires_grad = None, False
+        if LOCAL.transforms:  # a tangent belongs to an array
+            self._array = _apart(self)
         return self
 
     @property

@@ -74,8 +74,14 @@ _NEW = _LIKE
 METHODS: dict[str, list[str]] = {
     **{name: _in_shape(argument) for name, argument in (
         ("expand", "size"), ("flip", "dims"), ("permute", "dims"), ("repeat", "repeats"), ("reshape", "shape"),
-        ("tile", "dims"), ("sum_to_size", "size"),
+        ("tile", "dims"), ("sum_to_size", "size"), ("broadcast_to", "size"),
     )},
+    "count_nonzero": ["self, *dim: _int -> Tensor", "self, dim: _int | Sequence[_int] | None -> Tensor"],
+    **{name: [
+        "self, *indices: _int -> builtins.tuple[Tensor, ...]",
+        "self, indices: Sequence[_int] -> builtins.tuple[Tensor, ...]",
+        "self, *, sections: _int -> builtins.tuple[Tensor, ...]",
+    ] for name in ("dsplit", "hsplit", "vsplit")},
     "view": [*_in_shape("size"), "self, dtype: _dtype -> Tensor"],
     "to": [
         f"self, dtype: _dtype, {_MOVED} -> Tensor",

@@ -40,7 +40,16 @@ class FunctionCtx(Node):
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Saves inputs or outputs for `saved_tensors` in `jvp`; it may then also find them there."""
+        """Saves inputs or outputs for `saved_tensors` in `jvp`.
+
+        Raises:
+            AssertionError: If one of them is neither a tensor nor None.
+        """
+        if not all(tensor is None or isinstance(tensor, Tensor) for tensor in tensors):
+            raise AssertionError(
+                "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on "
+                "ctx."
+            )
         self.for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:

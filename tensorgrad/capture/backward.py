@@ -15,8 +15,9 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
+from tensorgrad.capture.chains import FULL, Chains, address, bounds
 from tensorgrad.capture.history import Refused, Way
-from tensorgrad.capture.launches import Launch, Launches
+from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.lifetimes import dropped
 from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.running import RUNNING, PlanError
@@ -50,6 +51,7 @@ def plan_for(node: Any, kind: tuple, grads: list) -> Any:
     try:
         made = BackwardPlan(node, kind[1], grads)
         made.check(node, grads)
+        made.try_chains(node, grads)
     except Exception:
         made = None  # whatever stands in its way: the nodes do it
     finally:
@@ -65,6 +67,7 @@ class BackwardPlan:
         steps: the numbers of the steps that it runs; `saving` those of them that have saved values.
         ways: the numbers of the ways out that these lead to.
         launches: what it calls.
+        chains: the parts of them that machine code runs as one list; None if there are none.
         source: the text of the function.
         graph: what was recorded.
     """
@@ -80,15 +83,17 @@ class BackwardPlan:
         self.needs = needs
         self.ways = [e.number for i in sorted(steps) for e in history.steps[i].edges if e.__class__ is Way]
         recorder = Recorder("note")
+        arrays = apart([*node.args[0].arrays, *[None if g is None else g._array for g in grads]])
+        kept, grads = ([None if a is None else share(a, None) for a in some]
+                       for some in (arrays[: -len(grads)], arrays[-len(grads) :]))  # fmt: skip
         given = [(k, g) for k, g in enumerate(grads) if g is not None]
         with recorder:
-            kept = [None if a is None else share(a, None) for a in node.args[0].arrays]
             for i, tensor in enumerate(kept):
                 if tensor is not None:
                     recorder.placeholder(f"saved{i}", tensor)
             for k, g in given:
                 recorder.placeholder(f"grad{k}", g)
-            arrived = arrivals(node, self.steps, grads, needs)
+            arrived = arrivals(node, self.steps, grads, needs, [None if t is None else t._array for t in kept])
             recorder.check_versions()
             numbers = [i for i, g in enumerate(arrived) if g is not None]
             recorder.graph.output(tuple([recorder.returned(arrived[i]) for i in numbers]))
@@ -102,17 +107,22 @@ class BackwardPlan:
             raise Refused("its backward pass uses a tensor that was not saved")
         found: Any = recorder.graph.output_node().args[0]
         ends = dict(zip(numbers, found, strict=True))
-        arrays = {i: arrived[i]._array for i in numbers}
-        self.source = self._text(ends, arrays, kept, given, len(arrived))
-        names = {**self.launches.values, "share": share, "copied": _copied, "storage_of": _storage_of}
-        self._run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "backward")
+        self._names = {**self.launches.values, "share": share, "copied": _copied, "storage_of": _storage_of}
+        self._ends(ends, {i: arrived[i]._array for i in numbers}, kept, given, len(arrived))
+        self._use([launch.text for launch in self.launches.launches], self._names)
+        self.chains: Chains | None = None
+        arrays = [t._array for t in (*kept, *grads) if t is not None]
+        self._listen({f"v_in{n}": array for n, array in enumerate(arrays)})
 
-    def _text(self, ends: dict[int, Any], arrays: dict[int, Any], kept: list, given: list, ways: int) -> str:
-        """The function: (arrays of the slots, gradients) -> what arrives at each way."""
+    def _ends(self, ends: dict[int, Any], arrays: dict[int, Any], kept: list, given: list, ways: int) -> None:
+        """Finds the lines that take the arrays, and those that make tensors of what arrives at each way."""
         launches = self.launches
         slots = [i for i, tensor in enumerate(kept) if tensor is not None]
-        lines = [f"v_in{n} = saved[{i}]" for n, i in enumerate(slots)] + ["saved.clear()"]
-        lines += [f"v_in{n} = grads[{k}]._array" for n, (k, _) in enumerate(given, len(slots))]
+        if len(slots) == len(kept) > 0:
+            self._head = [f"{', '.join(f'v_in{n}' for n in slots)}, = saved", "saved.clear()"]
+        else:
+            self._head = [f"v_in{n} = saved[{i}]" for n, i in enumerate(slots)] + ["saved.clear()"]
+        self._head += [f"v_in{n} = grads[{k}]._array" for n, (k, _) in enumerate(given, len(slots))]
         placeholders = {f"v_in{n}": f"grads[{k}]" for n, (k, _) in enumerate(given, len(slots))}
         saved = [t._array for t in kept if t is not None]
         made: dict[str, str] = {}  # text of an array -> the name of the tensor
@@ -142,10 +152,39 @@ class BackwardPlan:
                 else:
                     after[text] = f"r{i} = share({text}, None)"
             results[i] = made[text]
-        return "\n    ".join([
-            "def backward(saved, grads):", *lines, *dropped([*_interleaved(launches.launches, after), *last], "", _ANY),
-            f"return [{', '.join(results)}]", "",
-        ])  # fmt: skip
+        self._after, self._last, self._return = after, last, f"return [{', '.join(results)}]"
+
+    def _use(self, body: list[str], names: dict[str, Any]) -> None:
+        """Makes the function that runs these lines: (arrays of the slots, gradients) -> what arrives at each way."""
+        body = dropped([*_with_tensors(body, self._after), *self._last], "", _ANY)
+        lines = ["def backward(saved, grads):", *self._head, *body, self._return]
+        self.source = "\n    ".join(lines) + "\n"
+        self._run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "backward")
+
+    # --- chains ---
+
+    def _listen(self, given: dict[str, Any]) -> None:
+        """Finds out which of the launches can be chains (see capture/chains.py)."""
+        names: dict[str, Any] = {**self._names, **given, "__name__": "tensorgrad.plan"}
+        chains = Chains(self._names, {name: v for name, v in names.items() if name[0] in "ak" or name in given})
+        for launch in self.launches.launches:
+            chains.run(launch, names)
+        if chains.found():
+            self.chains = chains
+            self._chained = chains.text("\n".join([*self._after.values(), *self._last, self._return]))
+
+    def try_chains(self, node: Any, grads: list) -> None:
+        """Uses chains if they give the same: in memory full of nan, and where none fits, so ops are called alone."""
+        chains = self.chains
+        if chains is None:
+            return
+        try:
+            for more in (FULL, {"replay": lambda *given: False}, {}):
+                self._use(self._chained, chains.names | more)
+                self.check(node, grads)
+        except Exception:
+            self.chains = None
+            self._use([launch.text for launch in self.launches.launches], self._names)
 
     def __call__(self, arrays: list, grads: list) -> list:
         """Returns what arrives at each way; empties the list of arrays."""
@@ -153,19 +192,21 @@ class BackwardPlan:
 
     def check(self, node: Any, grads: list) -> None:
         """Compares the plan with what the nodes of the program do. Raises: PlanError if they differ."""
-        expected = arrivals(node, self.steps, grads, self.needs)
+        expected = arrivals(node, self.steps, grads, self.needs, node.args[0].arrays)
         found = self(list(node.args[0].arrays), grads)
         for way, (a, b) in enumerate(zip(expected, found, strict=True)):
             if (a is None) is not (b is None) or (a is not None and _bits(a) != _bits(b)):
                 raise PlanError(f"torch.compile: the gradient {way} of a compiled function is not that of its program")
 
 
-def _interleaved(launches: list[Launch], after: dict[str, str]) -> list[str]:
-    """The lines of the launches, each followed by those that make tensors of its results: so others are dropped."""
+def _with_tensors(body: list[str], after: dict[str, str]) -> list[str]:
+    """The lines, each followed by those that make tensors of what it assigns: so other arrays are dropped."""
     lines: list[str] = []
-    for launch in launches:
-        lines.append(launch.text)
-        lines += [line for text, line in after.items() if text.partition("[")[0] in launch.results]
+    for line in body:
+        lines.append(line)
+        left, equals, _ = line.partition(" = ")
+        assigned = _ANY.findall(left) if equals else ()
+        lines += [made for text, made in after.items() if text.partition("[")[0] in assigned]
     return lines
 
 
@@ -190,11 +231,30 @@ def _bits(tensor: Tensor) -> Any:
     return array.shape, array.strides, array.dtype, np.ascontiguousarray(array).tobytes()
 
 
-def arrivals(node: Any, steps: frozenset[int], grads: list, needs: tuple | None) -> list:
-    """Runs the nodes of the program as the engine does. Returns what arrives at each way out, None for nothing."""
+def apart(arrays: list) -> list:
+    """The arrays, with copies (in the same layout) of those that share memory with one before: in the next run they
+    may not, and what is recorded has to tell one from the other."""
+    found: list[Any] = []
+    for array in arrays:
+        if array.__class__ is np.ndarray and any(
+            other.__class__ is np.ndarray and np.may_share_memory(array, other) for other in found
+        ):
+            low, high = bounds(array)
+            memory = np.empty(high - low, np.uint8)
+            array, before = np.ndarray(array.shape, array.dtype, memory, address(array) - low, array.strides), array
+            array[...] = before
+        found.append(array)
+    return found
+
+
+def arrivals(node: Any, steps: frozenset[int], grads: list, needs: tuple | None, kept: list) -> list:
+    """Runs the nodes of the program, which saved the arrays `kept`, as the engine does.
+
+    Returns what arrives at each way out, None for nothing.
+    """
     history = node.args[0].history
     storages = {slot: (storage, version) for slot, storage, version in node.args[0].checked}
-    nodes = history.nodes(node.args[0].arrays, storages, node.args[0].freed, node.edges, node.sequence_nr)
+    nodes = history.nodes(kept, storages, node.args[0].freed, node.edges, node.sequence_nr)
     found: list[Any] = [None] * len(history.ways)
     slots: dict[int, list] = {}
 

@@ -83,6 +83,8 @@ def _backward(node: Any, grads: list) -> list:
         if storage.version != version:
             return _expand(node, grads)
     history = run.history
+    if _writes_to_what_it_reads(node.edges, run.checked, grads):
+        return _expand(node, grads)
     _, _, wanted, _, _, keep = engine.RUNS.current
     needs = None if wanted is None else tuple([_leads(edge, wanted) for edge in node.edges])
     kind = (tuple([None if g is None else _layout(g) for g in grads]), needs, modes())
@@ -107,6 +109,25 @@ def _backward(node: Any, grads: list) -> list:
         _now_only(node, plan.ways)
         return [found[i] for i in plan.ways]
     return found
+
+
+def _writes_to_what_it_reads(edges: tuple, checked: tuple, grads: list) -> bool:
+    """Whether a pass adds to a `.grad` that shares memory with a saved value, with a gradient that arrives, or with
+    another leaf's: then what it computes, or an error, depends on when it is added."""
+    read: dict[int, Any] = {id(storage): None for _, storage, _ in checked}
+    read |= {_memory(g): None for g in grads if g is not None}
+    for leaf, _ in edges:
+        if (
+            leaf.__class__ in PLAIN
+            and leaf._grad is not None
+            and read.setdefault(_memory(leaf._grad), leaf) is not leaf
+        ):
+            return True
+    return False
+
+
+def _memory(tensor: Tensor) -> int:
+    return id(tensor if tensor._memory is None else tensor._memory)
 
 
 def _expand(node: Any, grads: list) -> list:

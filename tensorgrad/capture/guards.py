@@ -85,7 +85,7 @@ class Nothing:
     def _no(self, *given: Any) -> bool:
         return False
 
-    item = length = attribute = content = part = _no
+    item = length = attribute = content = part = reference = _no
 
     def function(self) -> None:
         """There is none."""
@@ -97,6 +97,7 @@ def state_check(
     sets: list,
     cells: list,
     functions: list,
+    references: list,
     held: list,
     gradients_count: bool,
     hooks_count: bool = True,
@@ -147,6 +148,10 @@ def state_check(
         for name, value in zip(("__code__", "__defaults__", "__kwdefaults__"), parts, strict=True):
             if not fast.part(function, name, value):
                 tests.append(f"{named(function)}.{name} is {named(value)}")
+    for owner, name, value, _ in references:
+        if not fast.reference(owner, name, value):
+            tests.append(f"type({named(owner)}) is {named(value)}" if name == "__class__" else
+                         f"{named(owner)}.{name} is {named(value)}")  # fmt: skip
     places = _places() if held else {}
     for tensor, array, requires_grad, no_grad, _ in held:
         known = {"_array": (array, True), "_requires_grad": (requires_grad, True)}

@@ -156,7 +156,8 @@ class Plan:
         if self.history is not None:
             lines.append(f"keeps {len(self.history.slots)} arrays for the backward pass")
             for plan in filter(None, self.history.backward_plans.values()):
-                lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown({})]
+                chains = {} if plan.chains is None else plan.chains.numbers
+                lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown(chains)]
         return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterable
+from dis import get_instructions
 from operator import is_
 from typing import Any
 
@@ -42,8 +43,26 @@ _LEAVES = (
     types.MemberDescriptorType, types.ClassMethodDescriptorType, Generator, enum.Enum,
     np.ufunc, types.GenericAlias, types.UnionType, types.CodeType, slice,
 )  # fmt: skip
+# What classes have in their dictionaries that runs code.
+_CODE = (
+    types.FunctionType, staticmethod, classmethod, property, functools.partial, functools.partialmethod,
+    functools.cached_property,
+)  # fmt: skip
+_OF_EVERY_CLASS = frozenset(
+    ("__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__orig_bases__", "__parameters__",
+     "__abstractmethods__", "__slots__", "__qualname__", "__match_args__", "__dataclass_fields__",
+     "__dataclass_params__", "__static_attributes__", "__firstlineno__", "__type_params__", "__annotate_func__")
+)  # fmt: skip
 _OF_MODULES = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", *CALL_TABLES)
 _OF_STEPS = ("_settings", "_scratch", "_opt_called", "_step_count")  # what an optimizer keeps for itself
+_OF_CLASSES = (
+    "forward",
+    "__call__",
+    "step",
+    "zero_grad",
+    "_hooked",
+)  # what plans do not notice but here, of this library
+_HEAP_TYPE = 1 << 9  # the flag of classes whose attributes, and whose objects' classes, can be set
 _HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -80,6 +99,8 @@ class State:
         self._sets: list[tuple[Any, frozenset, str]] = []
         self._cells: list[tuple[Any, Any, str]] = []
         self._functions: list[tuple[Any, Any, Any, Any, str]] = []
+        # (object, name, what it has by this name, what it is): what an object can be given another of, beside items
+        self._references: list[tuple[Any, str, Any, str]] = []
         self._held: list[tuple[Tensor, Any, Any, bool, str]] = []
         self._seen: dict[int, Any] = {}
         self._waiting: deque[tuple[Any, str]] = deque()
@@ -87,8 +108,10 @@ class State:
         self._any_name = watch.any_name
         self._hooks_count = watch.differentiates  # hooks of leaves run in backward passes
         self._names = _names_in(self._codes)
+        self._misses = watch.any_name or any(map(_handles_errors, self._codes))  # may a name that is missing count?
         for i, root in enumerate(roots):
             self._reach(root, "the function" if i == 0 else "an argument")
+        self._reach(Tensor, "Tensor")
         self._walk()
         for code, scope in self._codes.items():
             self._globals(code, scope)
@@ -136,7 +159,7 @@ class State:
             if name not in scope and name in builtins.__dict__:
                 self._by_name(builtins.__dict__, [name], "the builtins", keys=False)
             if name in sys.modules:
-                self._reach(sys.modules[name], name)
+                self._by_name(sys.modules, [name], "the imported modules", keys=False)
 
     def _by_name(self, scope: Any, names: Iterable[str], where: str, keys: bool) -> None:
         """What a dictionary has by these names, and (`keys`) that it has no other keys than now."""
@@ -160,10 +183,12 @@ class State:
 
     def _visit(self, value: Any, where: str) -> None:
         cls = value.__class__
+        if value is ABSENT or isinstance(value, _LEAVES):
+            return
+        if cls.__flags__ & _HEAP_TYPE:
+            self._references.append((value, "__class__", cls, f"the class of {where}"))
         if isinstance(value, Tensor):
             self._tensor(value, where)
-        elif value is ABSENT or isinstance(value, _LEAVES):
-            return
         elif isinstance(value, types.FunctionType):
             self._function(value, where)
         elif isinstance(value, type):
@@ -178,7 +203,9 @@ class State:
         elif isinstance(value, property):
             for function in (value.fget, value.fset, value.fdel):
                 self._reach(function, where)
-        elif isinstance(value, functools.partial):
+        elif isinstance(value, functools.cached_property):
+            self._reach(value.func, where)
+        elif isinstance(value, functools.partial | functools.partialmethod):
             self._reach(value.func, where)
             self._reach(value.args, where)
             self._reach(value.keywords, where)
@@ -216,43 +243,51 @@ class State:
             return
         if own is None or slots or (not optional and cls.__basicsize__ != _Plain.__basicsize__):  # made in C
             raise Refused(f"{where} is a {_name(cls)}, whose state is not understood")
-        named = list(own) if cls.__module__.startswith("tensorgrad") else self._relevant(own)
+        named = self._relevant(own) if all(map(_of_program, cls.__mro__[:-1])) else list(own)
         self._by_name(own, named, f"{where} ({_name(cls)})", keys=True)
+        self._references.append((value, "__dict__", own, f"the attributes of {where}"))
         self._reach(cls, _name(cls))
 
     def _class(self, cls: type) -> None:
-        """The attributes of a class that the program's code names. Other libraries' classes stay as they are."""
-        for k in cls.__mro__:
-            if not k.__flags__ & (1 << 9):
-                continue
-            top = k.__module__.partition(".")[0]
-            if top == "tensorgrad":
-                names = [n for n in ("forward", "__call__", "step", "zero_grad", "_hooked") if n in k.__dict__]
-                self._by_class(k, names, False)
-            elif top not in sys.stdlib_module_names and top != "numpy":
-                names = self._relevant(k.__dict__)
-                names += [n for n in k.__dict__ if n[:2] == "__" and isinstance(k.__dict__[n], types.FunctionType)]
-                self._by_class(k, list(dict.fromkeys(names)), True)
+        """What a class has, by its bases too: every attribute of the program's classes, and what code may run by it.
 
-    def _by_class(self, cls: type, names: list[str], keys: bool) -> None:
-        if cls not in self._classes:
-            self._classes.add(cls)
-            where = f"the class {_name(cls)}"
-            values = tuple([cls.__dict__[n] for n in names])
-            self._dicts.append((cls.__dict__, tuple(cls.__dict__) if keys else None, tuple(names), values, where))
-            for name, value in zip(names, values, strict=True):
-                if keys:
-                    self._reach(value, f"'{name}' of {where}")
+        Of this library's classes that is what the program's code names. Others stay as they are.
+        """
+        if type(cls) is not type:
+            self._reach(type(cls), f"the class of {_name(cls)}")
+        if cls.__flags__ & _HEAP_TYPE:
+            self._references.append((cls, "__mro__", cls.__mro__, f"the bases of {_name(cls)}"))
+        called = {name for k in cls.__mro__ if not _of_program(k) for name in k.__dict__}  # what bases may call
+        for k in cls.__mro__:
+            if not k.__flags__ & _HEAP_TYPE:
+                continue
+            where = f"the class {_name(k)}"
+            if k.__module__.partition(".")[0] == "tensorgrad":
+                if k not in self._classes:
+                    names = [n for n in k.__dict__ if n in self._names or n in _OF_CLASSES]
+                    self._dicts.append((k.__dict__, None, tuple(names), tuple([k.__dict__[n] for n in names]), where))
+            elif _of_program(k):
+                if k not in self._classes:
+                    own = dict(k.__dict__)
+                    self._dicts.append((k.__dict__, tuple(own), tuple(own), tuple(own.values()), where))
+                for name, value in k.__dict__.items():
+                    if self._any_name or name in self._names or name in called or isinstance(value, _CODE) or (
+                        name[:2] == "__" and name not in _OF_EVERY_CLASS
+                    ):  # fmt: skip
+                        self._reach(value, f"'{name}' of {where}")
+            self._classes.add(k)
 
     def _module(self, module: types.ModuleType) -> None:
         """What a module has by names of the program's code. Into this library's and Python's, it does not look."""
         top = module.__name__.partition(".")[0]
         own = module.__dict__
-        names = [n for n in self._names if n in own]
+        inside = top == "tensorgrad" or top in sys.stdlib_module_names or top == "numpy"
+        misses = not inside and (self._misses or "__getattr__" in own)
+        names = [n for n in self._names if misses or n in own]
         self._by_module(own, names, f"the module {module.__name__}", top)
 
     def _by_module(self, own: dict[str, Any], names: list[str], where: str, top: str) -> None:
-        values = tuple([own[n] for n in names])
+        values = tuple([own.get(n, ABSENT) for n in names])
         self._dicts.append((own, None, tuple(names), values, where))
         inside = top == "tensorgrad" or top in sys.stdlib_module_names or top == "numpy"
         for name, value in zip(names, values, strict=True):
@@ -281,7 +316,8 @@ class State:
             self._cells.append((cell, value, f"'{name}' of {code.co_name}"))
             self._reach(value, f"'{name}' of {code.co_name}")
         if function.__dict__:
-            self._by_name(function.__dict__, self._relevant(function.__dict__), code.co_name, keys=False)
+            self._by_name(function.__dict__, self._relevant(function.__dict__), code.co_name, keys=True)
+            self._references.append((function, "__dict__", function.__dict__, f"the attributes of {code.co_name}"))
 
     def _tensor(self, tensor: Tensor, where: str) -> None:
         if tensor.__class__ not in PLAIN:
@@ -292,7 +328,7 @@ class State:
             raise Refused(f"{where} is part of a graph of its own")
         self.tensors[id(tensor)] = tensor
         self._held.append((tensor, tensor._array, tensor._requires_grad, tensor._grad is None, where))
-        if tensor.__dict__:
+        if tensor.__dict__ or self._misses:
             self._by_name(tensor.__dict__, self._relevant(tensor.__dict__), where, keys=True)
 
     def _of_module(self, module: Module, where: str) -> None:
@@ -303,6 +339,7 @@ class State:
         layer = any(k.__module__.startswith("tensorgrad") for k in cls.__mro__ if k not in Module.__mro__)
         named = own if layer else dict.fromkeys((*(n for n in _OF_MODULES if n in own), *self._relevant(own)))
         self._by_name(own, named, where, keys=True)
+        self._references.append((module, "__dict__", own, f"the attributes of {where}"))
         self._reach(type(module), type(module).__name__)
 
     def _optimizer(self, optimizer: Any, where: str) -> None:
@@ -319,6 +356,7 @@ class State:
         self.optimizers.append(optimizer)
         self._by_name(own, [n for n in own if n not in _OF_STEPS and "_dict_" not in n],
                       where, keys=False)  # fmt: skip
+        self._references.append((optimizer, "__dict__", own, f"the attributes of {where}"))
         for group in optimizer.param_groups:
             if "param_groups" not in self._names:
                 self._by_name(group, ["params", "differentiable"], f"a group of {where}", keys=False)
@@ -366,8 +404,8 @@ class State:
         """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
         if self._quick is None:
             self._quick = state_check(
-                self._dicts, self._lists, self._sets, self._cells, self._functions, self._held, self.gradients_count,
-                self._hooks_count,
+                self._dicts, self._lists, self._sets, self._cells, self._functions, self._references, self._held,
+                self.gradients_count, self._hooks_count,
             )  # fmt: skip
         return self._quick
 
@@ -407,6 +445,8 @@ class State:
                 or function.__kwdefaults__ is not keywords
             ):  # fmt: skip
                 return False
+        if any(_reference(owner, name) is not value for owner, name, value, _ in self._references):
+            return False
         return all(found == items for found, items, _ in self._sets)
 
     def guards(self) -> list[str]:
@@ -442,6 +482,9 @@ class State:
         for owner, found, where in self._sets:
             if owner != found:
                 return where
+        for owner, name, value, where in self._references:
+            if _reference(owner, name) is not value:
+                return where
         return ""
 
 
@@ -450,6 +493,21 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return ABSENT
+
+
+def _of_program(cls: type) -> bool:
+    """Whether a class is neither of this library, nor of Python or NumPy."""
+    top = cls.__module__.partition(".")[0]
+    return top not in ("tensorgrad", "numpy") and top not in sys.stdlib_module_names
+
+
+def _reference(owner: Any, name: str) -> Any:
+    return type(owner) if name == "__class__" else getattr(owner, name)
+
+
+def _handles_errors(code: types.CodeType) -> bool:
+    """Whether code may go on after an attribute was not found."""
+    return any(i.opname == "POP_EXCEPT" for i in get_instructions(code))
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -464,11 +522,15 @@ def _names_in(codes: Iterable[types.CodeType]) -> set[str]:
     while waiting:
         code = waiting.pop()
         names.update(code.co_names)
-        for value in code.co_consts:
+        values = list(code.co_consts)
+        while values:
+            value = values.pop()
             if isinstance(value, types.CodeType):
                 waiting.append(value)
-            elif isinstance(value, str) and value.isidentifier():
-                names.add(value)
+            elif isinstance(value, str):
+                names.update(filter(str.isidentifier, value.split(".")))
+            elif isinstance(value, tuple | frozenset):
+                values += value
     return names
 
 

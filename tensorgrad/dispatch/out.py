@@ -111,7 +111,7 @@ def check_apart(target: Tensor, source: Tensor, where: str = "", refuses: bool =
     are)."""
     start, stop, _ = span = _span(target)
     other_start, other_stop, _ = other = _span(source)
-    if start < other_stop and other_start < stop and (refuses or span != other):
+    if max(start, other_start) < min(stop, other_stop) and (refuses or span != other):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
             f"single memory location. Please clone() the tensor before performing the operation.{where}"

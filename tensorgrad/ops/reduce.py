@@ -18,6 +18,7 @@ from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import ONE_OF_DIM
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
+from tensorgrad.ops.shape import also_one_by_one
 from tensorgrad.ops.sparse_parts import stored_elements
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.sparse import SparseArray
@@ -162,7 +163,7 @@ def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
 _count_nonzero = reduction("count_nonzero(input, dim: dims = None)", "reduce.count_nonzero", where=())
 
 
-@composite()
+@composite("function")
 def count_nonzero(input: Tensor, dim=None) -> Tensor:
     """Counts the nonzero elements along `dim`, or all if `dim` is not given.
 
@@ -170,6 +171,9 @@ def count_nonzero(input: Tensor, dim=None) -> Tensor:
     tensor([1, 2])
     """
     return _count_nonzero(input, dim)
+
+
+also_one_by_one(count_nonzero)
 
 
 # --- extrema -------------------------------------------------------------------------------------------------------

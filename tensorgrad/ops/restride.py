@@ -19,7 +19,7 @@ from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsque
 from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
-from tensorgrad.tensor import RESHAPED, Tensor, share
+from tensorgrad.tensor import RESHAPED, Tensor
 from tensorgrad.transforms.batch import BatchedArray
 
 
@@ -77,9 +77,6 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
                 f"{array.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
                 f"{storage.nbytes()}"
             )
-        if not array.size:  # no element to start from
-            strides = tuple(s * array.itemsize for s in stride)
-            return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
     result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
     if input._view is not None and result._view is not None:  # depends on the storage only, not on other views
         base, _, *rest = result._view

@@ -7,6 +7,7 @@ changes of shape are in ops/restride.py.
 
 from __future__ import annotations
 
+import inspect
 import math
 from operator import index as as_int
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, integers_given, no_dimensions, warn, wrap_dim, wrap_dims, wrong_argument
@@ -52,6 +54,20 @@ def variadic(name: str, function, keyword: str) -> None:
     method.__name__ = method.__qualname__ = name
     method.__code__ = method.__code__.replace(co_name=name)  # tracebacks and errors.wrong_argument name it
     method.__doc__ = function.__doc__
+    export(name, method, "method")
+
+
+def also_one_by_one(function) -> None:
+    """Makes `function(input, values, …)`, whose values may be a number or a list, a method that takes several integers
+    without a list, too: `x.name(2, 3)`."""
+
+    def method(self, *args, **named):
+        return function(self, *(args if len(args) < 2 or named else (args,)), **named)
+
+    name = method.__name__ = method.__qualname__ = function.__name__
+    method.__code__ = method.__code__.replace(co_name=name)
+    method.__doc__ = function.__doc__
+    signatures.promise(method, lambda: inspect.signature(function))
     export(name, method, "method")
 
 
@@ -202,7 +218,8 @@ def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
         shape, stride = list(array.shape), [int(s * ratio) for s in self.stride()]
         if shape:
             shape[-1], stride[-1] = int(shape[-1] * ratio), 1 if ratio != 1 else stride[-1]
-        return share(kernels.strided_nothing(shape, stride, target), self._storage)
+        memory, steps = self._storage, tuple(s * target.itemsize for s in stride)
+        return share(memory.strided(tuple(shape), steps, memory.offset_of(array), target), memory)
     shown = array.view(target) if hasattr(array, "view") else array.__class__(array.phantom.view(target))
     return share(shown, self._storage)  # bytes have no derivative
 
@@ -430,7 +447,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     return expand(self, other.shape)
 
 
-@composite()
+@composite("function")
 def broadcast_to(input: Tensor, size) -> Tensor:
     """Returns a view of `input` broadcast to the shape `size`.
 
@@ -439,6 +456,9 @@ def broadcast_to(input: Tensor, size) -> Tensor:
             [1, 2]])
     """
     return expand(input, size)
+
+
+variadic("broadcast_to", broadcast_to, "size")
 
 
 @composite("function")

@@ -23,7 +23,7 @@ from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, no_dimensions, wrap_dim
-from tensorgrad.ops.shape import ints, select_at, slice_at, window
+from tensorgrad.ops.shape import also_one_by_one, ints, select_at, slice_at, window
 from tensorgrad.rows.op import row
 from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
@@ -373,7 +373,8 @@ def _direction(name: str, least: int, dim_of) -> None:
         f"Raises:\n    RuntimeError: If there are fewer than {least} dimension{'s' * (least > 1)}, or the parts would "
         "not be equal."
     )
-    composite()(function)
+    composite("function")(function)
+    also_one_by_one(function)
 
 
 _direction("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)

@@ -110,7 +110,7 @@ def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False
     conj, neg = (isinstance(metadata, dict) and metadata.get(flag) is True for flag in ("conj", "neg"))
     if conj or neg:
         storage, offset = _computed(storage, dtype, offset, length, conj, neg), 0
-    if not length:  # an empty tensor has no position, and some files specify one beyond the end
+    if not length and offset > available:  # some files have empty tensors beyond the end
         offset = 0
     strides = tuple(s * dtype.itemsize for s in stride)
     array = storage.strided(size, strides, offset * dtype.itemsize, dtype.numpy)

@@ -69,13 +69,22 @@ class CPUStorage(Storage):
         np.add(target, values, target)
 
     def strided(self, shape, strides, offset, dtype):
-        if self.array.size == 0:
+        if self.array.size == 0 and 0 not in shape:
             return np.empty(shape, dtype)
         window = Window(self.array, self.array.ctypes.data + offset, shape, strides, dtype)
         return np.asarray(window).view(dtype)
 
     def offset_of(self, array):
-        return array.ctypes.data - self.array.ctypes.data if array.size else 0
+        if array.size or _owner(array) is _owner(self.array):
+            return array.ctypes.data - self.array.ctypes.data
+        return 0  # no element, and made without looking at this memory
 
     def data_ptr(self):
         return self.array.ctypes.data
+
+
+def _owner(array: np.ndarray) -> Any:
+    """The array whose memory this one shows."""
+    while (base := array.owner if isinstance(array, Window) else array.base) is not None:
+        array = base
+    return array

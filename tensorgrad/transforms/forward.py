@@ -53,7 +53,10 @@ class Level(Transform):
     name = "forward mode"
     on_arrays = True  # whether rows' kernels for tangents may be used
 
-    def __init__(self) -> None:
+    def __init__(self, of_duals: bool = False) -> None:
+        """`of_duals`: a level of `torch.autograd.forward_ad`, where a function that returns a view must have a `jvp`
+        that does."""
+        self.of_duals = of_duals
         self.tangents: dict[int, tuple[_Reference, Tensor]] = {}  # id of the array -> its tangent
         tangents = self.tangents
         self.forget = lambda dead: tangents.pop(dead.key, None)
@@ -228,16 +231,22 @@ class Level(Transform):
         if new is None and old is None:
             return
         with self.off():
-            if old is None and tensor._view is not None:
-                base = tensor._view[0]
-                self.give(base, new.new_zeros(base._array.shape, dtype=base.dtype))  # type: ignore[union-attr]
-                old = self.tangent_of(tensor)
             if new is None:
                 old.zero_()  # type: ignore[union-attr]
-            elif old is None:
-                self.give(tensor, new, (new,))
             else:
-                old.copy_(new)
+                self._write(tensor, new)
+
+    def _write(self, tensor: Tensor, new: Tensor) -> None:
+        """Writes over the tangent of a tensor, and so over that of its base; to be called with the level off."""
+        old = self.tangent_of(tensor)
+        if old is None and tensor._view is not None:
+            base = tensor._view[0]
+            self.give(base, new.new_zeros(base._array.shape, dtype=base.dtype))
+            old = self.tangent_of(tensor)
+        if old is None:
+            self.give(tensor, new, (new,))
+        else:
+            old.copy_(new)
 
     def copied(self, array: Any, copy: Any) -> None:
         """The copy has a copy of the tangent."""
@@ -266,7 +275,7 @@ class Level(Transform):
         """Runs a custom function, and gives its results the tangents that its `jvp` returns.
 
         Raises: NotImplementedError if it has none; RuntimeError if it does not return one for each result, or does not
-        write in place where the function does.
+        write in place, or return a view, where the function does.
         """
         tangents: list = [self.tangent_of(a) if isinstance(a, Tensor) else None for a in args]
         with self.off():
@@ -275,12 +284,18 @@ class Level(Transform):
                 return results, ctx
             if function.jvp is Function.jvp:
                 Function.jvp(ctx)
+            before = [None if t is None else (t, t._storage.version) for t in tangents]
             if ctx.materialize_grads:
                 for i, (value, t) in enumerate(zip(args, tangents, strict=True)):
-                    if t is None and isinstance(value, Tensor):
+                    if t is None and isinstance(value, Tensor) and differentiable(value._array.dtype):
                         tangents[i] = value.new_zeros(value._array.shape)
             given = function.jvp(ctx, *tangents)
             given = given if isinstance(given, tuple) else (given,)
+            for nr, tangent in enumerate(given):
+                if tangent is not None and not isinstance(tangent, Tensor):
+                    raise RuntimeError(
+                        f"expected Variable or None (got {type(tangent).__name__}) for grad output {nr}."
+                    )
             outputs = results if isinstance(results, tuple) else (results,)
             if len(given) != len(outputs):
                 raise RuntimeError(
@@ -289,8 +304,10 @@ class Level(Transform):
                 )
             constant = getattr(ctx, "_without_tangent", ())
             for nr, (output, tangent) in enumerate(zip(outputs, given, strict=True)):
-                if nr not in constant:
-                    self._give_result(ctx, nr, output, tangent, args, tangents)
+                if not isinstance(output, Tensor):
+                    continue
+                if nr not in constant and differentiable(output._array.dtype):
+                    self._give_result(output, tangent, args, before)
                 elif tangent is not None:
                     raise RuntimeError(
                         f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output "
@@ -298,23 +315,54 @@ class Level(Transform):
                     )
         return results, ctx
 
-    def _give_result(self, ctx: Any, nr: int, output: Any, tangent: Any, args: tuple, tangents: list) -> None:
-        if tangent is not None and not isinstance(tangent, Tensor):
-            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {nr}.")
-        if not isinstance(output, Tensor) or not differentiable(output._array.dtype):
-            return
-        at = next((i for i, value in enumerate(args) if value is output), None)
-        if at is not None and self.tangent_of(output) is not None:
-            if tangent is None or tangent._array is not tangents[at]._array:
+    def _give_result(self, output: Tensor, tangent: Tensor | None, args: tuple, before: list) -> None:
+        """Gives one result its tangent. `before`: the tangents of the arguments, and their versions before `jvp`."""
+        if tangent is None:
+            tangent = output.new_zeros(output._array.shape)
+        check_shape(output, tangent)
+        written = next((i for i, value in enumerate(args) if value is output), None)
+        if written is not None and before[written] is not None:
+            own, version = before[written]
+            if tangent._storage.version == version:
                 raise RuntimeError(
                     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
                     "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
                 )
+            if tangent is not own:
+                raise RuntimeError(
+                    "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
+                    "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
+                    "as-is."
+                )
             return
-        if tangent is None:
-            tangent = output.new_zeros(output._array.shape)
-        check_shape(output, tangent)
-        self.give(output, tangent, tuple(t for t in tangents if t is not None))
+        shown = written
+        if shown is None and output._view is not None:
+            shown = next((i for i, value in enumerate(args) if _shows(output, value)), None)
+        if shown is not None and before[shown] is None:
+            self._write(output, tangent)
+        elif shown is not None and (self.of_duals or _shows(tangent, before[shown][0])):
+            _check_shows(tangent, before[shown][0])
+            self.give(output, tangent)
+        else:
+            self.give(output, tangent, tuple(known[0] for known in before if known is not None))
+
+
+def _shows(view: Tensor, tensor: Any) -> bool:
+    """Whether both are views of one tensor, or one is of the other."""
+    return isinstance(tensor, Tensor) and tensor._memory is not None and tensor._memory is view._memory
+
+
+def _check_shows(tangent: Tensor, whole: Tensor) -> None:
+    """Raises: RuntimeError unless the tangent of a view is a view of the tangent of what it shows."""
+    if tangent._view is None:
+        raise RuntimeError(
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+        )
+    if not _shows(tangent, whole):
+        same = "the same base as " if whole._view is not None else ""
+        raise RuntimeError(
+            f"A custom Function is returning a view but the jvp is not returning a view of {same}the given grad input."
+        )
 
 
 def _recorded(args: tuple, tangents: list) -> bool:

@@ -475,3 +475,38 @@ def test_bags_name_an_index_that_is_out_of_range(mode, index):
             library.nn.EmbeddingBag(3, 2, mode=mode)(library.tensor([[index]]))
         texts.append(str(caught.value))
     assert texts[1].removeprefix("embedding_bag: ") in texts[0]
+
+
+# --- lists of integers ------------------------------------------------------------------------------------------------
+
+ONE_BY_ONE = (
+    """
+x.broadcast_to(5, 2, 3, 4) | x.broadcast_to((2, 3, 4)) | x.broadcast_to(size=(2, 3, 4)) | x.broadcast_to(-1, 3, 4)
+x.broadcast_to(2, "a") | x.broadcast_to() | x.count_nonzero() | x.count_nonzero(0) | x.count_nonzero(0, 1)
+x.count_nonzero((0, 1)) | x.count_nonzero(dim=(0, 2)) | x.count_nonzero(None) | x.count_nonzero([])
+x.count_nonzero(0, "a")
+x.count_nonzero(0, dim=1) | x.hsplit(3) | x.hsplit(1, 2) | x.hsplit([1, 2]) | x.hsplit(indices=(1, 2))
+x.hsplit(sections=3)
+x.hsplit(t.tensor(1), t.tensor(2)) | x.hsplit() | x.hsplit(1, "a") | x.hsplit((1,), 2) | x.hsplit(1, sections=2)
+x.vsplit(2) | x.vsplit(0, 1, 2) | x.vsplit((1,)) | x.dsplit(2) | x.dsplit(1, 3) | x.dsplit([3])
+x.dsplit(1, 2, indices=(1,))
+x.permute(2, 0, 1) | x.expand(5, -1, -1, -1) | x.view(4, 6) | x.reshape(4, -1) | x.repeat(1, 2, 1) | x.tile(2, 2)
+x.flip(0, 2)
+x.new_empty(0, 3) | x.new_zeros(2, 3) | x.new_ones(2, 3) | x.sum_to_size(1, 3, 4) | x.unflatten(2, (2, 2))
+x.resize(2, 12)
+x.squeeze(0, 1) | x.clone().resize_(2, 3) | x.movedim((0, 1), (1, 0)) | x.roll((1, 2), (0, 1)) | x.tensor_split((1, 2))
+t.hsplit(x, 1, 2) | t.count_nonzero(x, 0, 1) | t.broadcast_to(x, 2, 3, 4) | t.count_nonzero(x, (0, 1))
+t.dsplit(x, [1, 3])
+""".replace("\n", " | ")
+    .strip(" |")
+    .split(" | ")
+)
+
+
+@pytest.mark.parametrize("call", ONE_BY_ONE)
+def test_methods_take_integers_one_by_one(call):
+    def made(library):
+        found = eval(call, {"t": library, "x": library.arange(24.0).reshape(2, 3, 4)})
+        return [t.tolist() for t in found] if isinstance(found, list | tuple) else found
+
+    assert_agree(made)

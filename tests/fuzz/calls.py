@@ -11,6 +11,7 @@ from tensorgrad.ao.nn.quantized import products
 from tensorgrad.ops.nn import small_weights
 from tensorgrad.ops.pytorch import integer_products
 from tensorgrad.ops.pytorch.quantized_tensors import from_integers
+from tensorgrad.rows.kernel_tables import COMPILED
 
 
 def seen(x: torch.Tensor) -> torch.Tensor:
@@ -104,6 +105,13 @@ def convolved(x, weight, bias, places, scale: float, zeros: tuple[int, int], rel
     image = from_integers(x.numpy(), 0.02, zeros[0], torch.quint8)
     rows = from_integers(weight.numpy(), 0.01, 0, torch.qint8)
     return products.conv(image, rows, bias, *places, 1, "zeros", scale, zeros[1], relu).int_repr()
+
+
+def joint(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Runs arithmetic by the kernel that plans use for equal shapes, too, or by NumPy where it is not to be used."""
+    function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[name]
+    made = COMPILED[f"joint_{name}"].attempt(x.numel(), x.detach().numpy(), y.detach().numpy())
+    return torch.from_numpy(function(x.detach().numpy(), y.detach().numpy()) if made is NotImplemented else made)
 
 
 def small(name: str, *given) -> torch.Tensor:

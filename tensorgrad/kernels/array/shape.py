@@ -11,6 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tensorgrad.storage.cpu import Window
+
 
 def restrided(xp, x, shape, strides):
     """Views the array's memory with another shape and strides (bytes), from the same first element.
@@ -23,7 +25,7 @@ def restrided(xp, x, shape, strides):
                 return np.ndarray(shape, x.dtype, x, 0, strides)  # eight times as fast as as_strided
             if x.flags.f_contiguous:
                 return np.ndarray(shape, x.dtype, x.T, 0, strides)
-        return as_strided(x, shape, strides)
+        return _shown(x, shape, strides)
     return xp.lib.stride_tricks.as_strided(x, shape, strides)
 
 
@@ -31,22 +33,12 @@ def at_offset(xp, x, shape, strides, offset):
     """Views the memory that contains `x`, `offset` bytes after its first element; the view may extend beyond `x`."""
     if xp is not np:
         return xp.ndarray(shape, x.dtype, x.data + offset, strides)
-    if not offset:
-        return as_strided(x, shape, strides)
-    interface = dict(x.__array_interface__)
-    address, read_only = interface["data"]
-    interface.pop("descr")  # NumPy would check the type's name against it
-    interface.update(data=(address + offset, read_only), shape=(1,), strides=None, typestr=f"|V{x.itemsize}")
-    return as_strided(np.asarray(_Window(x, interface)).view(x.dtype), shape, strides)
+    return _shown(x, shape, strides, offset)
 
 
-class _Window:
-    """Exposes another address in an array's memory to NumPy, and keeps that array alive."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, owner, interface):
-        self.owner, self.__array_interface__ = owner, interface
+def _shown(x, shape, strides, offset=0):
+    """Any window of the memory that contains `x`. (NumPy's `as_strided` does not know float8.)"""
+    return np.asarray(Window(x, x.ctypes.data + offset, shape, strides, x.dtype)).view(x.dtype)
 
 
 def strided_nothing(shape, strides, dtype):
@@ -184,7 +176,43 @@ def at(xp, x, index):
         found = x[index]
     except IndexError:
         raise_index_error(x.shape, index)
-    return found if None not in index else _with_new_axes(xp, x, found, index)
+    if found.size or xp is not np:
+        return found if None not in index else _with_new_axes(xp, x, found, index)
+    return _nothing_at(x, index)
+
+
+def _nothing_at(x, index):
+    """Returns `x[index]` where that has no element, with PyTorch's strides and place in memory.
+
+    (NumPy's would begin where the dimension does and lose the step; `resize_` and `as_strided` go on from there.)
+    """
+    taken = sum(1 for i in index if i is not None and i is not Ellipsis)
+    old = strides_of(x)
+    shape, strides, offset, dim = [], [], 0, 0
+    for i in index if Ellipsis in index else (*index, Ellipsis):
+        if i is None:
+            shape.append(1)
+            strides.append(x.shape[dim] * old[dim] if dim < x.ndim else x.itemsize)
+        elif i is Ellipsis:
+            rest = x.ndim - taken
+            shape += x.shape[dim : dim + rest]
+            strides += old[dim : dim + rest]
+            dim += rest
+        elif i.__class__ is slice:
+            start, stop, step = i.indices(x.shape[dim])
+            shape.append(len(range(start, stop, step)))
+            strides.append(old[dim] * step)
+            offset += start * old[dim]
+            dim += 1
+        else:
+            offset += (i + x.shape[dim] if i < 0 else i) * old[dim]
+            dim += 1
+    return _shown(x, tuple(shape), tuple(strides), offset)
+
+
+def strides_of(x):
+    """The strides (bytes) of an array; of one without elements and strides, which NumPy may drop, row-major ones."""
+    return x.strides if x.size or any(x.strides) else dense_strides(x.shape, x.itemsize)
 
 
 def _with_new_axes(xp, x, found, index):

@@ -391,7 +391,7 @@ def _inner(a: Tensor, b: Tensor) -> float:
 
 def _pushed(func, inputs: tuple, k: int, tangent: Tensor) -> tuple:
     """The tangents of the outputs if only input k has one; zeros for those that have none."""
-    with Level() as level:
+    with Level(of_duals=True) as level:
         duals = [level.dual(x, tangent) if i == k else x for i, x in enumerate(inputs)]
         outputs = [o for o in _tuple_of_tensors(func(*duals)) if o.requires_grad or level.tangent_of(o) is not None]
         found = [level.tangent_of(o) for o in outputs]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.forward import Level, check_shape
 
@@ -51,7 +52,7 @@ def enter_dual_level() -> int:
     global _current_level
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append(Level().__enter__())
+    _levels.append(Level(of_duals=True).__enter__())
     _current_level = 0
     return 0
 
@@ -151,7 +152,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     ...     forward_ad.unpack_dual(x.prod()).tangent  # ∂(x₀ x₁)/∂x₀
     tensor(2.)
     """
-    tangent = _levels[-1].tangent_of(tensor) if _levels else None
+    tangent = _levels[-1].tangent_of(tensor) if _levels and _levels[-1] in LOCAL.transforms else None
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(_levels[-1].primal(tensor), tangent)

@@ -97,7 +97,7 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def _jvp(func, points, tangents, create_graph: bool):
-    with Level() as level:
+    with Level(of_duals=True) as level:
         many, outputs = _given(func(*map(level.dual, points, tangents)), _FROM_FUNCTION, "jvp")
         product = [level.tangent_of(o) for o in outputs]
     return many, outputs, _filled("product", product, outputs, False, create_graph)
@@ -317,7 +317,7 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def _hvp(func, points, vector, create_graph: bool):
-    with Level() as level:
+    with Level(of_duals=True) as level:
         duals = tuple(map(level.dual, points, vector))
         output = _single(func(*duals), "hvp", False)
         slopes = _pull((output,), duals, None, create_graph)

@@ -12,12 +12,15 @@ import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 from types import CellType, FunctionType, MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tensorgrad.kernels.compiled.runtime import launch, library
 from tensorgrad.kernels.compiled.runtime.native import HEAD
+
+_MANAGED_DICTIONARY = 1 << 4  # the flag of classes whose objects have their dictionary in front of them: here
+_IN_FRONT = -24
 
 
 class Comparisons:
@@ -73,6 +76,15 @@ class Comparisons:
             return False
         self._kept += [function, value]
         self._equal += [id(function) + place, 0 if value is None else id(value)]
+        return True
+
+    def reference(self, owner: Any, name: str, value: Any) -> bool:
+        """Whether the `__class__` or `__dict__` of an object, or the `__mro__` of a class, is this very object."""
+        place = _place_of_class() if name == "__class__" else _place_of(owner, value, name)
+        if place is None:
+            return False
+        self._kept += [owner, value]
+        self._equal += [id(owner) + place, id(value)]
         return True
 
     def function(self) -> Callable[[], bool] | None:
@@ -134,6 +146,35 @@ def _dictionary_of(owner: Any) -> int | None:
     if owner.__class__ is MappingProxyType and _proxies_are_known():
         return _words(owner, HEAD + 8)[HEAD // 8]
     return None
+
+
+@cache
+def _place_of_class() -> int | None:
+    class Example:
+        pass
+
+    return _only(Example(), object.__basicsize__, id(Example))
+
+
+@cache
+def _place_in_classes(name: str) -> int | None:
+    class Example:
+        pass
+
+    return _only(Example, cast(Any, type).__basicsize__, id(getattr(Example, name)))
+
+
+def _place_of(owner: Any, value: Any, name: str) -> int | None:
+    """Where this object refers to its dictionary, or this class to its bases."""
+    if isinstance(owner, type):
+        place = _place_in_classes(name)
+    elif owner.__class__.__flags__ & _MANAGED_DICTIONARY:
+        place = _IN_FRONT
+    else:
+        place = owner.__class__.__dictoffset__ if owner.__class__.__dictoffset__ > 0 else None
+    if place is None or ctypes.c_int64.from_address(id(owner) + place).value != id(value):
+        return None
+    return place
 
 
 def slot(example: Any, name: str) -> int | None:
