@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.ao.nn.quantized import products
 from tensorgrad.ops.nn import small_weights
 from tensorgrad.ops.pytorch import integer_products
+from tensorgrad.ops.pytorch.quantized_tensors import from_integers
 from tensorgrad.rows.kernel_tables import COMPILED
 
 
@@ -96,6 +98,13 @@ def dropped(x: torch.Tensor, p: float) -> tuple:
 def integers(name: str, *given) -> torch.Tensor:
     """Runs an op on integers of 8 bits."""
     return getattr(integer_products, name)(*given)
+
+
+def convolved(x, weight, bias, places, scale: float, zeros: tuple[int, int], relu: bool) -> torch.Tensor:
+    """The integers of a convolution of integers; `zeros`: the zero points of the image and of the result."""
+    image = from_integers(x.numpy(), 0.02, zeros[0], torch.quint8)
+    rows = from_integers(weight.numpy(), 0.01, 0, torch.qint8)
+    return products.conv(image, rows, bias, *places, 1, "zeros", scale, zeros[1], relu).int_repr()
 
 
 def joint(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -317,6 +317,20 @@ def integers(d: Draw) -> str:
     return f"integers('dynamic_linear', {x}, {weight}, {scales}, {zeros}, {bias}, {d.one(127, 255)})"
 
 
+def integer_convolutions(d: Draw) -> str:
+    """Convolutions of quantized images."""
+    d.ways = {"integer_conv._SMALL": d.one(0, 1 << 16), "integer_conv._AT_A_TIME": d.one(1, 1 << 17)}
+    count, inputs, outputs = d.one(1, 2, 3), d.one(d.size(1, 40), 16, 64), d.size(1, 24)
+    height, width = d.one(1, 2, 3), d.one(1, 2, 3)
+    places = [[d.one(low, low + 1), d.one(low, low + 1)] for low in (1, 0, 1)]  # stride, padding, dilation
+    sides = [d.random.randint(step * (size - 1) + 1, 12) for step, size in zip(places[2], (height, width), strict=True)]
+    x = d.array((count, inputs, *sides), "uint8", low=0, high=256, grad=False)
+    weight = d.array((outputs, inputs, height, width), "int8", low=-128, high=128, grad=False)
+    bias = d.array((outputs,), "float32", grad=False) if d.chance(0.7) else None
+    zeros = d.random.randint(0, 255), d.random.randint(0, 255)
+    return f"convolved({x}, {weight}, {bias}, {places}, {d.one(0.02, 0.1, 3.0)}, {zeros}, {d.chance(0.5)})"
+
+
 def windows(d: Draw, dims: int) -> dict:
     """Returns the sizes of an image and of windows that fit it."""
     kernel = [d.random.randint(1, 4) for _ in range(dims)]
@@ -737,6 +751,7 @@ FAMILIES: dict[str, Family] = {
         small_weights, words("int8_linear int4_linear int8_weights int4_weights"), loose=4, sums=True, special=INFINITE,
     ),
     "integers": Family(integers, ("integer_sums", "dynamic_linear"), special=()),
+    "integer_convolutions": Family(integer_convolutions, ("integer_convolution",), special=()),
     "convolutions": Family(
         convolutions, words("conv conv_transpose conv_grad_input conv_grad_weight"), loose=4, sums=True,
         special=INFINITE,

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.kernels.compiled import table
+from tensorgrad.ao.nn.quantized import products
+from tensorgrad.kernels.compiled import integer_conv, table
 from tensorgrad.ops.pytorch.integer_products import dynamic_linear, integer_sums
+from tensorgrad.ops.pytorch.quantized_tensors import from_integers
 from tests.support.alike import alike, error
 from tests.support.kernels import absent, load_kernels, numpy_only, record_used, used_for_any_size
 
@@ -116,3 +118,51 @@ def test_what_does_not_fit_is_refused():
     ):  # fmt: skip
         with pytest.raises(RuntimeError, match=r"integer_sums: |dynamic_linear: "):
             wrong()
+
+
+def convolved(random, inputs, outputs, size, places, bias, relu, shape=(2, 13, 11)):
+    """The integers of a convolution of random ones, with a scale for each channel."""
+    image = from_integers(
+        random.integers(0, 256, (shape[0], inputs, *shape[1:])).astype(np.uint8), 0.02, 77, torch.quint8
+    )
+    weight = torch.quantize_per_channel(
+        torch.from_numpy(random.standard_normal((outputs, inputs, *size)).astype(np.float32)),
+        torch.from_numpy(random.uniform(0.01, 0.03, outputs)), torch.zeros(outputs, dtype=torch.int64), 0, torch.qint8,
+    )  # fmt: skip
+    bias = torch.from_numpy(random.standard_normal(outputs).astype(np.float32)) if bias else None
+    return products.conv(image, weight, bias, *places, 1, "zeros", 0.7, 120, relu).int_repr()
+
+
+# Inputs, outputs, size, and stride, padding and dilation: pieces shorter than a register, as long, and longer.
+CONVOLUTIONS = [
+    (3, 32, (3, 3), ((2, 2), (1, 1), (1, 1))), (32, 4, (1, 1), ((1, 1), (0, 0), (1, 1))),
+    (17, 21, (3, 2), ((1, 2), (2, 1), (1, 1))), (64, 20, (3, 3), ((1, 1), (1, 1), (1, 1))),
+    (5, 18, (3, 3), ((1, 1), (4, 3), (3, 2))), (90, 7, (2, 3), ((3, 1), (0, 2), (2, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", CONVOLUTIONS, ids=str)
+def test_convolutions_have_the_same_integers_by_numpy(given, monkeypatch):
+    if not absent():
+        monkeypatch.setattr(integer_conv, "_SMALL", 0)
+    for parts in (1, 1 << 17):  # pixels of one row of the result at a time, and of several
+        if not absent():
+            monkeypatch.setattr(integer_conv, "_AT_A_TIME", parts)
+        for bias, relu in ((True, False), (False, True)):
+            found = convolved(np.random.default_rng(1), *given, bias, relu)
+            with numpy_only():
+                expected = convolved(np.random.default_rng(1), *given, bias, relu)
+            assert torch.equal(found, expected) and len(found.unique()) > 20
+
+
+@pytest.mark.skipif(bool(absent()), reason=absent())
+def test_the_compiled_kernel_computes_convolutions(monkeypatch):
+    rows = [row for row in table.ROWS if row.kernel == "integer_conv.convolution"]
+    load_kernels(rows)
+    used, place = record_used(monkeypatch, rows), ((1, 1), (1, 1), (1, 1))
+    convolved(np.random.default_rng(1), 16, 16, (3, 3), place, True, False)
+    assert used == {"integer_convolution"}
+    used.clear()
+    convolved(np.random.default_rng(1), 16, 3, (3, 3), place, True, False)  # fewer outputs than a block has
+    convolved(np.random.default_rng(1), 2, 4, (1, 1), ((1, 1), (0, 0), (1, 1)), True, False)
+    assert not used

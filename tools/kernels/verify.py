@@ -444,6 +444,23 @@ def _and_in_two_bytes(program: Callable[[], list[Any]]) -> Callable[[], list[Any
     return lambda: program() + _in_two_bytes()
 
 
+def _integer_convolutions() -> list[Any]:
+    """Convolutions of quantized images: with pieces that fill registers and that do not, and with padding."""
+    import tensorgrad as torch
+    from tensorgrad.ao.nn.quantized import products
+
+    made = []
+    for inputs, size in ((3, 3), (16, 3), (40, 1)):
+        image = torch.quantize_per_tensor(_normal(2, inputs, 9, 8, grad=False), 0.03, 100, torch.quint8)
+        weight = torch.quantize_per_tensor(_normal(18, inputs, size, size, grad=False), 0.02, 0, torch.qint8)
+        bias, pair = _normal(18, grad=False), (1, 1)
+        made += [
+            products.conv(image, weight, bias, pair, (size // 2,) * 2, pair, 1, "zeros", 0.3, 7, relu).int_repr()
+            for relu in (False, True)
+        ]
+    return made
+
+
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices,
@@ -455,6 +472,9 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds), "embedding": _tables,
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
     "casts": _in_two_bytes, "halves": _in_two_bytes, "quantized": _small_weights, "integer_products": _integers,
+=======
+    "quantized": _small_weights, "integer_products": _integers,
+    "integer_conv": _integer_convolutions,
 }  # fmt: skip
 
 

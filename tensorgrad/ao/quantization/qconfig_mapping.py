@@ -98,7 +98,7 @@ class QConfigMapping:
     def from_dict(cls, qconfig_dict: dict[str, Any]) -> QConfigMapping:
         """Returns the settings that such a dictionary names. Other keys count for nothing."""
         made = cls()
-        setters = {
+        setters: dict[str, Any] = {
             "object_type": made.set_object_type, "module_name_regex": made.set_module_name_regex,
             "module_name": made.set_module_name,
             "module_name_object_type_order": made.set_module_name_object_type_order,
@@ -119,8 +119,7 @@ def _default(qconfig: QConfig, training: bool) -> QConfigMapping:
     made = QConfigMapping().set_global(qconfig).set_object_type("reshape", default_reuse_input_qconfig)
     weight = fake.default_weight_fake_quant if training else obs.default_weight_observer
     of_layer_norm = QConfig(qconfig.activation, obs.default_placeholder_observer)
-    for kind in (nn.functional.layer_norm, nn.LayerNorm):
-        made.set_object_type(kind, of_layer_norm)
+    made.set_object_type(nn.functional.layer_norm, of_layer_norm).set_object_type(nn.LayerNorm, of_layer_norm)
     for kinds, observer, fake_quantize in (
         (FROM_0_TO_1, obs.default_fixed_qparams_range_0to1_observer, fake.default_fixed_qparams_range_0to1_fake_quant),
         (

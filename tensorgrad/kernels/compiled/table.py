@@ -88,6 +88,7 @@ ROWS = (
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
     Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
     Row("outer_products", "matmul.outer", 4096), Row("joined", "join.cat", 65536),
+    Row("integer_convolution", "integer_conv.convolution", 1),
     Row("cross_entropy_of_batch", "loss.of_batch", 64),
     Row("cross_entropy_of_batch_backward", "loss.of_batch_backward", 64),
 )  # fmt: skip

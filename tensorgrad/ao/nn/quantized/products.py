@@ -17,6 +17,7 @@ from tensorgrad.kernels.array.integer_products import exact_kind
 from tensorgrad.nn import functional as F
 from tensorgrad.ops.pytorch.integer_products import dynamic_linear, integer_sums
 from tensorgrad.ops.pytorch.quantized_tensors import from_integers
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.quantized import limits
 from tensorgrad.tensor import Tensor, wrap
 
@@ -68,6 +69,10 @@ def conv(
     scale: float, zero_point: int, relu: bool = False,
 ) -> Tensor:  # fmt: skip
     """The convolution of a quantized image and quantized weights, quantized."""
+    if groups == 1 and padding_mode == "zeros":
+        made = _conv_of_integers(input, weight, bias, (stride, padding, dilation), scale, zero_point, relu)
+        if made is not NotImplemented:
+            return made
     terms = math.prod(weight.shape[1:])
     x = offsets(input, terms)
     if padding_mode != "zeros":
@@ -76,6 +81,27 @@ def conv(
     run = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[weight.ndim]
     sums = run(x, offsets(weight, terms), None, stride, padding, dilation, groups)
     return rescaled(sums, input.q_scale(), weight, bias, scale, zero_point, relu, 1 - weight.ndim)
+
+
+def _conv_of_integers(
+    input: Tensor, weight: Tensor, bias: Any, places: Any, scale: float, zero_point: int, relu: bool
+) -> Any:
+    """The same by a compiled kernel; NotImplemented if there is none for it."""
+    x, w = input._array, weight._array
+    if weight.ndim != 4 or any(isinstance(each, str | int) or len(each) != 2 for each in places):
+        return NotImplemented
+    if w.as_weights is None:
+        w.as_weights = NotImplemented if np.any(w.zero_point) else np.ascontiguousarray(w.ints.transpose(0, 2, 3, 1))
+    if w.as_weights is NotImplemented:
+        return NotImplemented
+    scales, count = np.float32(x.scale) * np.asarray(w.scale, np.float32), len(w)
+    added = np.zeros(count, np.float32) if bias is None else bias.detach().numpy() / scales
+    factors = np.array(np.broadcast_to(scales / np.float32(scale), count))
+    low = max(limits(torch.quint8)[0], zero_point) if relu else limits(torch.quint8)[0]
+    pairs = tuple(tuple(map(int, each)) for each in places)
+    made = run_compiled("integer_convolution", x.size, x.ints, w.as_weights, np.ascontiguousarray(added), factors,
+                        pairs, int(x.zero_point), low, int(zero_point))  # fmt: skip
+    return made if made is NotImplemented else from_integers(made, float(scale), int(zero_point), torch.quint8)
 
 
 def linear_dynamic(input: Tensor, weight: Tensor, bias: Any, reduce_range: bool) -> Tensor:

@@ -19,9 +19,9 @@ from tensorgrad.ao.quantization.quantize import DYNAMIC, STATIC
 from tensorgrad.fx import GraphModule, Node
 from tensorgrad.nn import Module
 
-_SUMS = {operator.add: arithmetic.add, torch.add: arithmetic.add, operator.mul: arithmetic.mul,
+_SUMS: dict[Any, Any] = {operator.add: arithmetic.add, torch.add: arithmetic.add, operator.mul: arithmetic.mul,
          torch.mul: arithmetic.mul, torch.matmul: arithmetic.matmul}  # fmt: skip
-_SUMS_AND_RELU = {arithmetic.add: arithmetic.add_relu, arithmetic.mul: arithmetic.mul_relu}
+_SUMS_AND_RELU: dict[Any, Any] = {arithmetic.add: arithmetic.add_relu, arithmetic.mul: arithmetic.mul_relu}
 
 
 def _dequantizes(node: Any) -> bool:
@@ -59,7 +59,7 @@ class _Converting:
     def _pair(self, node: Node) -> None:
         observer, value = self.modules[str(node.target)], node.args[0]
         around = [value, *node.users]
-        wanted = any(self.state.qconfigs.get(each.name) is not None for each in around)  # type: ignore[union-attr]
+        wanted = any(self.state.qconfigs.get(each.name) is not None for each in around)
         made: Any = value
         if wanted and patterns.static(observer):
             scale, zero_point = observer.calculate_qparams()
@@ -121,7 +121,7 @@ class _Converting:
 
     def _parameters(self, node: Node) -> tuple[float, int]:
         """The scale and the zero point that a quantization has."""
-        scale, zero_point = (getattr(self.model, str(arg.target)) for arg in node.args[1:3])  # type: ignore[union-attr]
+        scale, zero_point = (getattr(self.model, str(arg.target)) for arg in node.args[1:3])
         return float(scale), int(zero_point)
 
     def _drop(self, node: Node, by: Node) -> None:
@@ -129,8 +129,8 @@ class _Converting:
         _, *kept, _ = node.args
         node.replace_all_uses_with(by)
         for each in (node, *kept):
-            if not each.users:  # type: ignore[union-attr]
-                self.graph.erase_node(each)  # type: ignore[arg-type]
+            if not each.users:
+                self.graph.erase_node(each)
 
     def _static(self, node: Node) -> None:
         """A module with weights between a dequantization and a quantization."""
@@ -195,9 +195,9 @@ class _Converting:
         result = output.args[0]
         several = isinstance(result, list | tuple)
         for number in self.state.custom.output_quantized_indexes:
-            each = result[number] if several else result  # type: ignore[index]
+            each = result[number] if several else result
             if _dequantizes(each):
-                output.replace_input_with(each, each.args[0])  # type: ignore[union-attr, arg-type]
+                output.replace_input_with(each, each.args[0])
 
 
 def convert(model: GraphModule) -> GraphModule:

@@ -19,7 +19,7 @@ F = nn.functional
 LINEAR = {nn.Linear, intrinsic.LinearReLU, qat.Linear, qat.LinearReLU}
 CONVOLUTIONS = {nn.Conv2d, intrinsic.ConvReLU2d, intrinsic.ConvBn2d, intrinsic.ConvBnReLU2d, qat.Conv2d,
                 qat.ConvReLU2d, qat.ConvBn2d, qat.ConvBnReLU2d}  # fmt: skip
-RECURRENT = {nn.LSTM, nn.GRU}
+RECURRENT: set[Any] = {nn.LSTM, nn.GRU}
 EMBEDDINGS = {nn.Embedding}
 BINARY = {operator.add, torch.add, operator.mul, torch.mul, torch.matmul}
 RELUS = {nn.ReLU, F.relu, torch.relu}
@@ -91,7 +91,8 @@ def steps(graph: Any, modules: dict[str, Module]) -> dict[Node, Step]:
     for node in reversed(list(graph.nodes)):
         if node in found:
             continue
-        key, before = key_of(node, modules), node.args[0] if node.args else None
+        key = key_of(node, modules)
+        before: Any = node.args[0] if node.args else None
         summed = isinstance(before, Node) and before.op == "call_function" and before.target in BINARY - {torch.matmul}
         if key in RELUS and summed and len(before.users) == 1:
             found[node] = found[before] = Step(before, node, before.target)
