@@ -91,6 +91,8 @@ class _Run:
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+        if value.is_inference() and not torch.is_inference_mode_enabled():
+            value = value.clone()  # which may require grad
         if not value.requires_grad:
             return self._leaf(_point(value))
         with torch.enable_grad():  # `vjp`'s function may be called where a graph is wanted, though this run has none

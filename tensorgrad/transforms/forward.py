@@ -22,6 +22,7 @@ from typing import Any
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import replay, steps_now
+from tensorgrad.dispatch.out import is_expanded
 from tensorgrad.layouts import contiguous_format, dense_order, inverse
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.op import LINEAR_KINDS
@@ -72,7 +73,9 @@ class Level(Transform):
         with self.off():
             made = run_by_outer(OPS["alias"], (value,))
             storage, array = value._storage, value._array
-            if storage.nbytes() != array.nbytes:  # a part of the memory: as_strided may reach beyond it
+            if storage.nbytes() != array.nbytes and not is_expanded(
+                array
+            ):  # a part of the memory: as_strided may reach beyond it
                 whole = tangent.new_zeros(storage.nbytes() // array.itemsize, dtype=value.dtype)
                 tangent = whole.as_strided(array.shape, value.stride(), value.storage_offset()).copy_(tangent)
             self.give(made, tangent)

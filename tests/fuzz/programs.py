@@ -87,7 +87,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         r"inference_mode\(\)[^\n]*requires_grad_\(\)",
-        "^error",
+        "^error|^(requires_grad|is_leaf) of",
         "a tensor that was made in inference mode and requires grad: PyTorch never records what is done with it",
     ),
     Known(
@@ -120,6 +120,16 @@ KNOWN: tuple[Known, ...] = (
         r"no_grad\(\): (t\d+)\.(squeeze|unsqueeze|transpose|t)_\(",
         "^error: nothing.*returned an invalid gradient",
         "a leaf whose shape was changed under no_grad: PyTorch expects gradients of either shape",
+    ),
+    Known(
+        r"torch\.func\.jvp\(",
+        "^(requires_grad|is_leaf|gradient) of|^error: RuntimeError: element 0 of tensors does not require grad",
+        "a tangent that depends on no tensor requires no grad here; in PyTorch its gradient may be zero",
+    ),
+    Known(
+        r"(no_grad|inference_mode)\(\):[^\n]*torch\.func\.",
+        "^(is_inference|requires_grad|is_leaf) of",
+        "a transform switches gradients on for itself: PyTorch's result may be the cotangent, and no inference tensor",
     ),
     Known(r"", "INTERNAL ASSERT FAILED", "PyTorch asks to report this as its own error"),
     Known(
@@ -381,7 +391,7 @@ def flag(t: Any, name: str) -> Any:
             return name_of(t.dtype)
         found = getattr(t, name)
         return found() if callable(found) else tuple(found) if name == "shape" else found
-    except RuntimeError as error:  # some views must not be asked for their history
+    except (RuntimeError, IndexError) as error:  # some views must not be asked for their history
         return type(error).__name__
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import tensorgrad as torch
+from tests.support.alike import alike
 
 F = torch.func
 
@@ -109,3 +110,24 @@ WAYS = {
 def test_writes_change_no_derivative(pair, way):
     written, built = PAIRS[pair]
     torch.testing.assert_close(WAYS[way](written), WAYS[way](built))
+
+
+@alike
+def test_tangents_of_expanded_values(torch):
+    jvp, found = torch.func.jvp, []
+    for x in (torch.arange(3.0).expand(2, 3), torch.arange(4.0)[1:, None].expand(3, 2), torch.tensor(2.0).expand(2)):
+        found += [jvp(f, (x,), (x,)) for f in (torch.sin, lambda z: z.clone().mul_(z), lambda z: z[1:] * z[:1])]
+    return found
+
+
+@alike
+def test_transforms_of_inference_tensors(torch):
+    with torch.inference_mode():
+        x = torch.tensor([1.0, 2.0])
+    f = lambda z: (z * z).sum()
+    return (
+        torch.func.grad(f)(x),
+        torch.func.hessian(f)(x),
+        torch.func.vjp(f, x)[1](x[0] * 1),
+        torch.func.jvp(f, (x,), (x,)),
+    )
