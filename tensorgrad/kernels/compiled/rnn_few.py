@@ -182,7 +182,7 @@ def _run(loop, given, steps, batch, hidden, apart):
 
 def lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
     """The results of `kernels/array/rnn.lstm`, for arrays that kernels support and up to SEQUENCES sequences."""
-    hidden, starts, counts = h0.shape[1], *schedule(sizes, reverse)
+    hidden, (starts, counts) = h0.shape[1], schedule(sizes, reverse)
     first, apart = outer_rows(starts, sizes, batch_first)
     ahead = run_kernel("linear", x, w_ih, None if b_ih is None else b_ih + b_hh)
     acts, cells, out = empty(len(x), 4 * hidden), empty(len(x), hidden), empty(len(x), hidden)
@@ -194,7 +194,7 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
 
 def gru(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
     """The results of `kernels/array/rnn.gru`, for arrays that kernels support and up to SEQUENCES sequences."""
-    hidden, starts, counts = h0.shape[1], *schedule(sizes, reverse)
+    hidden, (starts, counts) = h0.shape[1], schedule(sizes, reverse)
     first, apart = outer_rows(starts, sizes, batch_first)
     bias, own = b_ih, np.zeros(hidden, F32)
     if b_ih is not None:
@@ -219,7 +219,7 @@ def _rnn() -> Callable:
         ahead = run_kernel("linear", x, w_ih, None if b_ih is None else b_ih + b_hh)
         out, h = empty(len(x), h0.shape[1]), np.array(h0, order="C")
         given = (*_flat(in_rows(ahead), in_rows(w_hh), h, out), relu)
-        _run(rnn_loop(), given, (counts, first), *h.shape, apart)
+        _run(rnn_loop(), given, (counts, first), len(h), h.shape[1], apart)
         return out, h
 
     return kernel
