@@ -114,7 +114,7 @@ def _backward(node: Any, grads: list) -> list:
 def _writes_to_what_it_reads(edges: tuple, checked: tuple, grads: list) -> bool:
     """Whether a pass adds to a `.grad` that shares memory with a saved value, with a gradient that arrives, or with
     another leaf's: then what it computes, or an error, depends on when it is added."""
-    read = {id(storage): None for _, storage, _ in checked}
+    read: dict[int, Any] = {id(storage): None for _, storage, _ in checked}
     read |= {_memory(g): None for g in grads if g is not None}
     for leaf, _ in edges:
         if (

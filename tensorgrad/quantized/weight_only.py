@@ -31,7 +31,7 @@ def _by_rows(weight: Tensor, quantized: Callable[[Tensor], dict[str, Tensor | No
     parts = [quantized(weight[first : first + step].detach().float()) for first in range(0, max(rows, 1), step)]
     joined: dict[str, Tensor | None] = {}
     for name, first in parts[0].items():
-        joined[name] = None if first is None else torch.cat([part[name] for part in parts])  # type: ignore[misc]
+        joined[name] = None if first is None else torch.cat([part[name] for part in parts])
     return joined
 
 

@@ -19,9 +19,9 @@ FUNCTIONS = {
     "zeros": "(2, 3)", "zeros_like": "(x)",
 }  # fmt: skip
 METHODS = {
-    "expand": "(2, 3)", "flip": "(0)", "narrow_copy": "(0, 0, 1)", "new_empty": "(2)", "new_full": "((2,), 1.0)",
-    "new_ones": "(2)", "new_tensor": "([1.0])", "new_zeros": "(2)", "permute": "(1, 0)", "random_": "(0, 3)",
-    "repeat": "(1, 1)", "reshape": "(6)", "tile": "(1, 1)", "uniform_": "(0.0, 1.0)",
+    "broadcast_to": "(2, 3)", "expand": "(2, 3)", "flip": "(0)", "narrow_copy": "(0, 0, 1)", "new_empty": "(2)",
+    "new_full": "((2,), 1.0)", "new_ones": "(2)", "new_tensor": "([1.0])", "new_zeros": "(2)", "permute": "(1, 0)",
+    "random_": "(0, 3)", "repeat": "(1, 1)", "reshape": "(6)", "tile": "(1, 1)", "uniform_": "(0.0, 1.0)",
 }  # fmt: skip
 CALLS = [*(f"torch.{name}{call}" for name, call in FUNCTIONS.items()), *(f"x.{name}{c}" for name, c in METHODS.items())]
 

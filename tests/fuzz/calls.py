@@ -9,6 +9,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.ops.nn import small_weights
 from tensorgrad.ops.pytorch import integer_products
+from tensorgrad.rows.kernel_tables import COMPILED
 
 
 def seen(x: torch.Tensor) -> torch.Tensor:
@@ -95,6 +96,13 @@ def dropped(x: torch.Tensor, p: float) -> tuple:
 def integers(name: str, *given) -> torch.Tensor:
     """Runs an op on integers of 8 bits."""
     return getattr(integer_products, name)(*given)
+
+
+def joint(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Runs arithmetic by the kernel that plans use for equal shapes, too, or by NumPy where it is not to be used."""
+    function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[name]
+    made = COMPILED[f"joint_{name}"].attempt(x.numel(), x.detach().numpy(), y.detach().numpy())
+    return torch.from_numpy(function(x.detach().numpy(), y.detach().numpy()) if made is NotImplemented else made)
 
 
 def small(name: str, *given) -> torch.Tensor:

@@ -220,6 +220,12 @@ def batch_norms(d: Draw) -> str:
     return f"F.batch_norm({d.array(shape)}, {running}, {given}, {training}, 0.1, 0.05)"
 
 
+def joint(d: Draw) -> str:
+    shape = d.shape(d.one(1, 2, 3), low=1)
+    x, y = (d.array(shape, "float32", grad=False) for _ in range(2))
+    return f"joint({d.one('add', 'sub', 'mul', 'div')!r}, {x}, {y})"
+
+
 def group_norms(d: Draw) -> str:
     groups, own = d.one(1, 2, 3), d.size(1, 5)
     shape = (d.size(1, 5), groups * own, *d.shape(d.one(0, 1, 2, 2), low=1, most=300))
@@ -721,6 +727,7 @@ FAMILIES: dict[str, Family] = {
     "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
         batch_norms, ("batch_norm", "batch_norm.backward"), ("move_running",), loose=8, special=()
     ),
+    "joint": Family(joint, words("joint_add joint_sub joint_mul joint_div")),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
         matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum"),

@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 from types import CellType, FunctionType, MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def _place_in_classes(name: str) -> int | None:
     class Example:
         pass
 
-    return _only(Example, type.__basicsize__, id(getattr(Example, name)))
+    return _only(Example, cast(Any, type).__basicsize__, id(getattr(Example, name)))
 
 
 def _place_of(owner: Any, value: Any, name: str) -> int | None:
