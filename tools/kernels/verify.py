@@ -85,6 +85,16 @@ def _choices() -> list[Any]:
     return [torch.where(x > 0, x, y), x.masked_fill(y > 0, 3.0), x.masked_fill(y[:1] > 0, 3.0)]
 
 
+def _joint() -> list[Any]:
+    """Arithmetic as a chain launches it."""
+    x, y, found = _numbers((30, 17), 0), _numbers((30, 17), 1), []
+    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}
+    for name, function in functions.items():
+        made = kernel_tables.run_compiled(f"joint_{name}", x.size, x, y)
+        found.append(function(x, y) if made is NotImplemented else made)
+    return found
+
+
 def _steps(name: str, **options: Any) -> Callable[[], list[Any]]:
     def program() -> list[Any]:
         import tensorgrad as torch
@@ -449,6 +459,7 @@ def _and_in_two_bytes(program: Callable[[], list[Any]]) -> Callable[[], list[Any
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices,
+    **{f"broadcast.{name}": _joint for name in ("add", "sub", "mul", "div")},
     "optim.sgd": _and_in_two_bytes(_steps("SGD", momentum=0.9)),
     "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
     "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,
