@@ -761,7 +761,7 @@ FAMILIES: dict[str, Family] = {
         words("max_pool max_pool_values max_pool_grad avg_pool avg_pool_grad adaptive_avg_pool adaptive_avg_pool_grad"),
         ("adaptive_max_pool", "max_pool_indices"), sums=True, special=INFINITE,
     ),
-    "attentions": Family(attentions, ("attention", "attention.backward"), loose=4, special=()),
+    "attentions": Family(attentions, ("attention", "half_attention", "attention.backward"), loose=4, special=()),
     "recurrent": Family(
         recurrent, words("lstm_layer lstm_layer.backward gru_layer gru_layer.backward rnn_layer"), loose=4, special=()
     ),

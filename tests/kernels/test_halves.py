@@ -252,6 +252,31 @@ def test_norms_of_images_with_parameters_of_float32(dtype):
 
 
 @every_dtype
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": "some"}, {"scale": 0.3}], ids=str)
+@pytest.mark.parametrize("length", [5, 48, 530])
+def test_attention(length, options, dtype, used):
+    q, k, v = (numbers(dtype, 2, 3, length, 16, seed=n) for n in range(3))
+    if options.get("attn_mask"):
+        options = {"attn_mask": tg.arange(length * length).reshape(length, length) % 5 > 0}
+
+    def call():
+        made = F.scaled_dot_product_attention(q, k, v, **options)
+        return [made, *tg.autograd.grad(made, (q, k, v), numbers(dtype, *made.shape, seed=4, grad=False))]
+
+    for found, expected in zip(*both(call)):
+        assert_near(found, expected, 4)
+    assert "half_attention" in used
+
+
+@every_dtype
+def test_attention_to_a_key_that_is_no_number(dtype):
+    q, k, v = (numbers(dtype, 1, 2, 20, 16, seed=n, grad=False) for n in range(3))
+    k[0, 0, 3, 2] = float("nan")
+    found, expected = both(lambda: F.scaled_dot_product_attention(q, k, v))
+    assert np.array_equal(np.isnan(np.asarray(found.float())), np.isnan(np.asarray(expected.float())))
+
+
+@every_dtype
 def test_layers(dtype):
     def call():
         tg.manual_seed(0)

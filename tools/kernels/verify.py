@@ -85,6 +85,16 @@ def _choices() -> list[Any]:
     return [torch.where(x > 0, x, y), x.masked_fill(y > 0, 3.0), x.masked_fill(y[:1] > 0, 3.0)]
 
 
+def _joint() -> list[Any]:
+    """Arithmetic as a chain launches it."""
+    x, y, found = _numbers((30, 17), 0), _numbers((30, 17), 1), []
+    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}
+    for name, function in functions.items():
+        made = kernel_tables.run_compiled(f"joint_{name}", x.size, x, y)
+        found.append(function(x, y) if made is NotImplemented else made)
+    return found
+
+
 def _steps(name: str, **options: Any) -> Callable[[], list[Any]]:
     def program() -> list[Any]:
         import tensorgrad as torch
@@ -429,6 +439,8 @@ def _in_two_bytes() -> list[Any]:
             F.cross_entropy(x, _whole(300, 70)),
         ):  # fmt: skip
             found += [made, *torch.autograd.grad(made, x, torch.ones_like(made))]
+        heads = x.detach()[:, :288].reshape(2, 35, 3, 96).transpose(1, 2)
+        found.append(F.scaled_dot_product_attention(heads, heads * 0.3, heads, is_causal=True))
         found += [x.detach().amax(), x.detach().amax(0), x.float(), x.float().to(dtype), x.to(torch.float16)]
         for name, options in (("SGD", {"momentum": 0.9}), ("AdamW", {"amsgrad": True})):
             moved = x.detach().clone().requires_grad_()
@@ -464,6 +476,7 @@ def _integer_convolutions() -> list[Any]:
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices,
+    **{f"broadcast.{name}": _joint for name in ("add", "sub", "mul", "div")},
     "optim.sgd": _and_in_two_bytes(_steps("SGD", momentum=0.9)),
     "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
     "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,

@@ -4,6 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad.dtypes import F32
+from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
+
 from .blocks import select
 from .softmax import _exp_shifted, _row_max, _row_sum
 
@@ -71,9 +74,9 @@ def _softmax(xp, scores, masked, logs):
 
 
 # 2^x - x - 1 for 0 <= x < 1, with its sign changed: coefficients from the constant on. The error is 1e-4 of 2^x.
-_OF_FRACTION = tuple(np.array((0.00010703434948458272, 0.30354260500649682, -0.22433836478672356,
-                               -0.079204240219773236), np.float32))  # fmt: skip
-_LOG2_E = np.float32(1.44269502162933349609375)
+CONSTANT, LINEAR, SQUARE, CUBE = np.array((0.00010703434948458272, 0.30354260500649682, -0.22433836478672356,
+                                           -0.079204240219773236), np.float32)  # fmt: skip
+LOG2_E = np.float32(1.44269502162933349609375)
 _VECTOR = 16  # numbers for which PyTorch's kernel computes exponentials at once, with AVX-512
 
 
@@ -84,10 +87,9 @@ def _rough_exp(xp, x):
     Source: A. Malossi et al., "Fast exponential computation on SIMD architectures", 2015.
     """
     whole = x.shape[-1] // _VECTOR * _VECTOR
-    powers = x[..., :whole] * _LOG2_E
+    powers = x[..., :whole] * LOG2_E
     fraction = powers - xp.floor(powers)
-    constant, linear, square, cube = _OF_FRACTION
-    correction = ((cube * fraction + square) * fraction + linear) * fraction + constant
+    correction = ((CUBE * fraction + SQUARE) * fraction + LINEAR) * fraction + CONSTANT
     powers = xp.maximum(powers - correction, np.float32(-127))
     bits = (powers.astype(np.float64) + 127) * 2.0**23
     result = xp.empty_like(x)
@@ -101,12 +103,20 @@ def _rounded_forward(xp, q, k, v, mask, is_causal, scale, kind, out, logs):
 
     Source: T. Dao et al., arXiv:2205.14135: the weights of a block of keys are relative to the largest score so far.
     """
-    p = xp.matmul(q, k.swapaxes(-1, -2))
+    p = run_kernel("matmul_nt", q, k) if xp is np else xp.matmul(q, k.swapaxes(-1, -2))
     p *= scale
     _masked(xp, p, mask, is_causal)
-    out[...], total, top = 0, 0, xp.full((*p.shape[:-1], 1), -np.inf, p.dtype)
+    out[...], top = 0, xp.full((*p.shape[:-1], 1), -np.inf, p.dtype)
+    total = xp.zeros_like(top)
     for first in range(0, p.shape[-1], _KEYS):
         scores, before = p[..., first : first + _KEYS], top
+        if xp is np:
+            given = p, first, first + scores.shape[-1], top, total, kind
+            shrunk = run_compiled("half_attention", scores.size, *given)
+            if shrunk is not NotImplemented:
+                out *= shrunk
+                out += xp.matmul(scores, v[..., first : first + _KEYS, :])
+                continue
         top = xp.maximum(top, scores.max(-1, keepdims=True))
         base = xp.where(top == -np.inf, p.dtype.type(0), top)
         weights, shrunk = _rough_exp(xp, scores - base), xp.exp(before - base)
@@ -153,7 +163,7 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
     dtype = q.dtype
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if dtype.itemsize == 2:
-        q, k, v = (a.astype(np.float32) for a in (q, k, v))
+        q, k, v = (_cast(a, F32) for a in (q, k, v))
     if mask is not None and mask.dtype != bool:
         mask = mask.astype(q.dtype, copy=False)
     lead, (q, k, v, *rest) = _common(xp, q, k, v, *_of_matrices(mask))
@@ -168,7 +178,15 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
             _rounded_forward(xp, q, k, v, mask, is_causal, scale, dtype, out, logs)
         else:
             _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, logs)
-    return out.astype(dtype, copy=False), logs
+    return _cast(out, dtype), logs
+
+
+def _cast(array, dtype):
+    """The array in another dtype."""
+    if array.dtype == dtype:
+        return array
+    made = run_compiled("to_copy", array.size, array, dtype)
+    return array.astype(dtype) if made is NotImplemented else made
 
 
 def _of_matrices(mask):

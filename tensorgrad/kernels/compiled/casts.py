@@ -103,7 +103,11 @@ def narrow(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _to_copy() -> Callable:
     loops()
-    return lambda x, dtype: cast(x, getattr(dtype, "numpy", dtype))
+
+    def kernel(x: Any, dtype: Any) -> Any:
+        return cast(x, dtype if isinstance(dtype, np.dtype) else dtype.numpy)
+
+    return kernel
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {"to_copy": _to_copy}

@@ -20,12 +20,16 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation
-from tensorgrad.kernels.compiled import layout, pointwise, walk
+from tensorgrad.kernels.array.attention import CONSTANT, CUBE, LINEAR, LOG2_E, SQUARE
+from tensorgrad.kernels.compiled import functions, layout, pointwise, walk
 from tensorgrad.kernels.compiled.casts import bits, is_half, narrow, wide
+from tensorgrad.kernels.compiled.moments import row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
 from tensorgrad.kernels.compiled.simd.two_bytes import rounded, widened
+from tensorgrad.kernels.compiled.softmax import row_largest
 from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.fresh import fresh
 
@@ -174,7 +178,8 @@ def _together(x: np.ndarray, y: np.ndarray, run: Callable) -> Any:
     if found is None:
         return NotImplemented
     inside, back = found
-    x = x if back is None else x.transpose(layout.order(y.shape, y.strides)[0])  # type: ignore[index]
+    turned = layout.order(y.shape, y.strides) if back is not None else None
+    x = x if turned is None else x.transpose(turned[0])
     made = run(np.ascontiguousarray(x), inside)
     return made if made is NotImplemented else _restored(made, inside, back)
 
@@ -242,6 +247,77 @@ def _of_two(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
             return _together(x, y, lambda a, b: run_compiled("half_arithmetic", a.size, op, a, b))
         return _together(y, x, lambda b, a: run_compiled("half_arithmetic", a.size, op, a, b))
     return run_compiled("half_arithmetic", max(x.size, y.size), op, x, y)
+
+
+# --- attention -------------------------------------------------------------------------------------------------------
+
+_VECTOR = 16  # numbers for which PyTorch's kernel computes rough exponentials at once (kernels/array/attention.py)
+_LEAST = np.float32(-127)
+
+
+@inner
+def _rough_exps(row, base):
+    """Does what `_rough_exp` of kernels/array/attention.py does, in place; nothing is fused, so the bits are its."""
+    for i in range(row.size):
+        power = (row[i] - base) * LOG2_E
+        fraction = power - np.floor(power)
+        power -= ((CUBE * fraction + SQUARE) * fraction + LINEAR) * fraction + CONSTANT
+        power = power if power > _LEAST else _LEAST
+        row[i] = np.int32(np.float32((np.float64(power) + 127.0) * 8388608.0)).view(np.float32)
+
+
+@inner
+def _exps(row, base):
+    for i in range(row.size):
+        row[i] = functions.exp(row[i] - base)
+
+
+@inner
+def _rounded_in_place(row, brain):
+    if brain:
+        for i in range(row.size):
+            row[i] = of_bfloat16(to_bfloat16(row[i]))
+    else:
+        for i in range(row.size):
+            row[i] = of_float16(to_float16(row[i]))
+
+
+@inner
+def _nans(row):
+    count = 0
+    for i in range(row.size):
+        count += row[i] != row[i]
+    return count
+
+
+def _attention_weights() -> Callable:
+    @shared(f"void(float32[:,::1], int64, int64, {_ROW}, {_ROW}, {_ROW}, boolean, int64, int64)")
+    def weights(scores, begin, end, tops, totals, shrunk, brain, first, last):
+        """Turns a block of scores into weights relative to the largest score so far, which are rounded."""
+        for n in range(first, last):
+            row, before = scores[n, begin:end], tops[n]
+            top = max(before, row_largest(row))
+            if before != before or _nans(row) > 0:
+                top = np.float32(np.nan)
+            base = np.float32(0.0) if top == -np.inf else top
+            whole = row.size // _VECTOR * _VECTOR
+            _rough_exps(row[:whole], base)
+            _exps(row[whole:], base)
+            shrunk[n] = functions.exp(before - base)
+            totals[n] = totals[n] * shrunk[n] + row_sum(row)
+            tops[n] = top
+            _rounded_in_place(row, brain)
+
+    def kernel(scores, begin, end, tops, totals, dtype):
+        if not scores.flags.c_contiguous or scores.dtype is not F32:
+            return NotImplemented
+        rows, shrunk = scores.reshape(-1, scores.shape[-1]), np.empty(tops.shape, F32)
+        flat = [a.reshape(-1) for a in (tops, totals, shrunk)]
+        given = (rows, begin, end, *flat, dtype.char == "E")
+        thread_pool.run(weights, len(rows), given, 8 * len(rows) * (end - begin))
+        return shrunk
+
+    return kernel
 
 
 # --- the others, as a whole ------------------------------------------------------------------------------------------
@@ -336,4 +412,6 @@ def attempt(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
     return NotImplemented if rule is None else rule(op, kernel, general, given)
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"lookup": _look_up, "slopes": _scale, "arithmetic": _arithmetic}
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "lookup": _look_up, "slopes": _scale, "arithmetic": _arithmetic, "attention_weights": _attention_weights,
+}  # fmt: skip

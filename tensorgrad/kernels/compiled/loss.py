@@ -92,15 +92,15 @@ def _cross_entropy():
         count = _counted(x, target, weight, smoothing, reduction, ignore_index)
         if count is None:
             return NotImplemented
-        shares, losses, kind = np.empty(x.shape, F32), np.empty(len(x), F32), code(x)
-        given = (bits(x), target, ignore_index, shares, losses, kind > 1)
-        thread_pool.run(loops[kind > 0], len(x), given, 5 * x.size)
-        if kind:  # each loss, their sum and their mean are rounded
+        shares, losses, half = np.empty(x.shape, F32), np.empty(len(x), F32), is_half(x)
+        given = (bits(x), target, ignore_index, shares, losses, x.dtype.char == "E")
+        thread_pool.run(loops[half], len(x), given, 5 * x.size)
+        if half:  # each loss, their sum and their mean are rounded
             losses = narrow(losses, x.dtype)
         if reduction == "none":
             return losses, shares
         total = losses.astype(F32, copy=False).sum()
-        if kind:
+        if half:
             with np.errstate(all="ignore"):
                 total = total.astype(x.dtype)
                 return np.asarray(total / x.dtype.type(count) if reduction == "mean" else total, x.dtype), shares

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import column_sum
-from tensorgrad.kernels.compiled.casts import bits, code, narrow, wide
+from tensorgrad.kernels.compiled.casts import bits, code, is_half, narrow, wide
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
 from tensorgrad.kernels.compiled.norm import filled
@@ -88,12 +88,12 @@ def _layer_norm():
         found = _flat(x, axes, weight, bias)
         if found is None:
             return NotImplemented
-        (form, lead), kind = found, code(x)
+        (form, lead), half = found, is_half(x)
         given = _in_row(weight, form[1], 1.0), _in_row(bias, form[1], 0.0)
         out, means, rstds = np.empty(x.shape, x.dtype), np.empty(lead, F32), np.empty(lead, F32)
         args = (bits(x.reshape(form)), *given, F(eps), bits(out.reshape(form)), means.reshape(-1), rstds.reshape(-1))
-        thread_pool.run(loops[kind > 0], form[0], (*args, kind > 1), 3 * x.size)
-        if kind:
+        thread_pool.run(loops[half], form[0], (*args, x.dtype.char == "E"), 3 * x.size)
+        if half:
             kept = _kept(x, weight, bias)
             means, rstds = _as(means, kept), _as(rstds, kept)
         return out, means, rstds
@@ -136,10 +136,10 @@ def _layer_norm_grad():
         if found is None or g.shape != x.shape or code(g) != code(x):
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 2)
-        gx, scale, kind = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), code(x)
+        gx, scale, half = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), is_half(x)
         flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(mean).reshape(-1), _wide(rstd).reshape(-1), scale)
-        given = (*flat, bits(gx.reshape(form)), sums, part, kind > 1)
-        thread_pool.run(loops[kind > 0], len(sums), given, 4 * x.size)
+        given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
+        thread_pool.run(loops[half], len(sums), given, 4 * x.size)
         gw, gb = [_of_parameter(sums[:, n], x, axes, weight) if need[n + 1] else None for n in range(2)]
         return gx if need[0] else None, gw, gb
 
@@ -185,10 +185,10 @@ def _rms_norm():
         found = _flat(x, axes, weight)
         if found is None:
             return NotImplemented
-        (form, lead), kind = found, code(x)
+        (form, lead), half = found, is_half(x)
         out, rrms = np.empty(x.shape, x.dtype), np.empty(lead, F32)
         given = bits(x.reshape(form)), _in_row(weight, form[1], 1.0), F(eps), bits(out.reshape(form)), rrms.reshape(-1)
-        thread_pool.run(loops[kind > 0], form[0], (*given, kind > 1), 3 * x.size)
+        thread_pool.run(loops[half], form[0], (*given, x.dtype.char == "E"), 3 * x.size)
         return out, rrms
 
     return kernel
@@ -227,10 +227,10 @@ def _rms_norm_grad():
         if found is None or g.shape != x.shape or code(g) != code(x):
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 1)
-        gx, scale, kind = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), code(x)
+        gx, scale, half = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), is_half(x)
         flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(rrms).reshape(-1), scale)
-        given = (*flat, bits(gx.reshape(form)), sums, part, kind > 1)
-        thread_pool.run(loops[kind > 0], len(sums), given, 4 * x.size)
+        given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
+        thread_pool.run(loops[half], len(sums), given, 4 * x.size)
         return gx if need[0] else None, _of_parameter(sums[:, 0], x, axes, weight) if need[1] else None
 
     return kernel
