@@ -485,8 +485,6 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds), "embedding": _tables,
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
     "casts": _in_two_bytes, "halves": _in_two_bytes, "quantized": _small_weights, "integer_products": _integers,
-=======
-    "quantized": _small_weights, "integer_products": _integers,
     "integer_conv": _integer_convolutions,
 }  # fmt: skip
 
