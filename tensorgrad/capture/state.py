@@ -185,7 +185,7 @@ class State:
         cls = value.__class__
         if value is ABSENT or isinstance(value, _LEAVES):
             return
-        if type(value).__flags__ & _HEAP_TYPE:
+        if type(value).__flags__ & _HEAP_TYPE and not (isinstance(value, types.ModuleType) and not _of_program(value)):
             self._references.append((value, "__class__", type(value), f"the class of {where}"))
         if isinstance(value, Tensor):
             self._tensor(value, where)
@@ -498,9 +498,11 @@ def _content(cell: Any) -> Any:
         return ABSENT
 
 
-def _of_program(cls: type) -> bool:
-    """Whether a class is neither of this library, nor of Python or NumPy."""
-    top = cls.__module__.partition(".")[0]
+def _of_program(value: Any) -> bool:
+    """Whether a class or module is neither of this library, whose modules change when they are first used, nor of
+    Python or NumPy."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    top = name.partition(".")[0]
     return top not in ("tensorgrad", "numpy") and top not in sys.stdlib_module_names
 
 
