@@ -46,7 +46,7 @@ TAKEN: dict[str, Taken] = {
             "gelu", "gelu.backward", "silu", "silu.backward", "sigmoid", "sigmoid.backward", "tanh.backward", "exp",
             "erf", "clamp", "softmax", "softmax.backward", "log_softmax", "log_softmax.backward",
             "layer_norm", "batch_norm", "batch_norm.backward",
-            "group_norm", "attention", "attention.backward",
+            "group_norm", "group_norm.backward", "attention", "attention.backward",
             "max_pool", "max_pool_values", "max_pool_grad", "avg_pool", "avg_pool_grad",
         ),
         _PLAIN,

@@ -182,6 +182,8 @@ class State:
         return cls is property and any(map(self._ran, (value.fget, value.fset, value.fdel)))
 
     def _visit(self, value: Any, where: str) -> None:
+        if isinstance(value, types.ModuleType):
+            vars(value)  # one that has not run yet runs now, and has another class then
         cls = value.__class__
         if value is ABSENT or isinstance(value, _LEAVES):
             return

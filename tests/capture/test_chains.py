@@ -166,8 +166,9 @@ COMPUTED = {
     "a bias": (lambda x, y: x + y, [rows(300, 200), rows(200)], "add"),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (96,), w, b), [rows(40, 96), rows(96), rows(96)],
                    "layer_norm"),
+    "layer_norm, alone": (lambda x: F.layer_norm(x, (96,)), [rows(40, 96)], "layer_norm"),
     "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [rows(3, 8, 11, 11), rows(8), rows(8)],
-                   "group_norm"),
+                   "group_norm group_norm.backward"),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [rows(6, 8, 11, 11), rows(8), rows(8)],
                    "batch_norm batch_norm.backward"),
     "batch_norm, of small images": (
