@@ -299,7 +299,7 @@ def originals(self: Tensor, args, kwargs) -> tuple:
     if not GRAD.enabled or self.__class__ not in PLAIN:
         return self, args, kwargs
     tensors = [v for v in (self, *args, *kwargs.values()) if isinstance(v, Tensor)]
-    if not any(transform.records(tensors) for transform in LOCAL.transforms):
+    if not any(transform.keeps_values(tensors) for transform in LOCAL.transforms):
         return self, args, kwargs
     memory, copies = self._storage.memory, {}
 

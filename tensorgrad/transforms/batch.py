@@ -445,7 +445,7 @@ class Batch(Transform):
         array = tensor._array
         return array.__class__ is BatchedArray and array.level is self
 
-    def records(self, tensors: list) -> bool:
+    def keeps_values(self, tensors: list) -> bool:
         """Whether a value requires grad."""
         return any(self.owns(t) and t._array.value.requires_grad for t in tensors)
 

@@ -253,7 +253,7 @@ class Level(Transform):
         else:
             old.copy_(new)
 
-    def records(self, tensors: list) -> bool:
+    def keeps_values(self, tensors: list) -> bool:
         """Whether a value or its tangent requires grad: the rules for tangents keep values, too."""
         tangents = [self.tangent_of(t) for t in tensors]
         return any(t is not None for t in tangents) and _recorded(tensors, tangents)

@@ -71,7 +71,7 @@ class Transform:
     def written(self, tensor: Any, result: Any) -> None:
         """Called after the values of `result` have been written in place over `tensor`."""
 
-    def records(self, tensors: list) -> bool:
+    def keeps_values(self, tensors: list) -> bool:
         """Whether ops on what the transform has for one of these tensors are recorded, and so may keep its values."""
         return False
 

@@ -116,6 +116,8 @@ def check(record, layouts=tuple(LAYOUTS)) -> dict[str, list[str]]:
                 try:
                     actual = _strides(call.ours(to_tg(given)))
                 except Exception as error:
+                    if "is zero and using it on lu_solve" in str(error):
+                        continue  # rounding decides whether a matrix of equal columns is singular
                     problems.append(f"{type(error).__name__}: {str(error)[:100]}   ({call}; inputs {seen})")
                     continue
             if actual != expected:
