@@ -170,7 +170,11 @@ class Watch:
             self._builtin(arg, frame)
 
     def _by_program(self, frame: FrameType) -> bool:
-        return frame.f_back is not None and self._kind(frame.f_back) is USER
+        """Whether the program calls this method, by itself or through the guard of its arguments."""
+        around = frame.f_back
+        while around is not None and around.f_globals.get("__name__") == "tensorgrad.dispatch.guard":
+            around = around.f_back
+        return around is not None and self._kind(around) is USER
 
     def _caller(self, frame: FrameType) -> FrameType | None:
         around = frame.f_back

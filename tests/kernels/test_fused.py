@@ -827,7 +827,7 @@ def test_embedding_grad(dtype, rows, count, width, padding):
 
 
 def test_accumulation_of_two_byte_floats():
-    """As in PyTorch: the gradient of an embedding rounds every sum to float16, so it stops growing; others round once."""
+    """As in PyTorch: the gradient of an embedding rounds every sum to float16, and stops growing; others do it once."""
     g = np.full((5000, 1), 0.1, np.float16)
     idx = np.zeros(5000, np.int64)
     once = np.float16(5000 * float(np.float16(0.1)))

@@ -88,17 +88,24 @@ def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, in
     kept: tuple = [], None, None  # the last scalars, which are often the next
     alone = int(thread_pool.GRAIN / cost)  # elements that one thread updates
 
-    def run(kind, arrays, numbers, rows, count):
-        """Updates the parameters whose arrays are of one kind. Returns the indices of the others."""
+    def advance(arrays, scalars, kind=KNOWN):
+        nonlocal kept
+        before, numbers, rows = kept
+        if scalars != before:
+            numbers, rows = as_arrays(scalars)
+            kept = scalars, numbers, rows
         begin, over_all = loops[kind is not KNOWN]
-        ends = np.empty(count + 2, np.int64)
+        ends = np.empty(len(scalars) + 2, np.int64)
         begin.launch(begin.address, (id(arrays), numbers, rows, ends, kind, alone), 1, 0, 0)
         total = ends.item(-2)
         if total > alone:
             thread_pool.run(over_all, total, (id(arrays), numbers, rows, ends, kind), int(total * cost), arrays)
-        return np.flatnonzero(ends[:-2] == ends[1:-1]).tolist() if ends.item(-1) else ()
+        if not ends.item(-1):
+            return ()
+        left = np.flatnonzero(ends[:-2] == ends[1:-1]).tolist()
+        return of_two_bytes(left, arrays, scalars) if kind is KNOWN else left
 
-    def of_two_bytes(left, arrays, numbers, rows):
+    def of_two_bytes(left, arrays, scalars):
         """Updates those of the parameters left that are of float16 or bfloat16. Returns the others."""
         kinds: dict[np.dtype, list[int]] = {}
         for n in left:
@@ -106,19 +113,10 @@ def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, in
                 kinds.setdefault(arrays[n * width].dtype, []).append(n)
         for dtype, several in kinds.items():
             some = [a for n in several for a in arrays[n * width : (n + 1) * width]]
-            unfit = run(known(dtype), some, numbers, rows[several] if rows.size > 1 else rows, len(several))
+            unfit = advance(some, [scalars[n] for n in several], known(dtype))
             moved = {n for k, n in enumerate(several) if k not in unfit}
             left = [n for n in left if n not in moved]
         return left
-
-    def advance(arrays, scalars):
-        nonlocal kept
-        before, numbers, rows = kept
-        if scalars != before:
-            numbers, rows = as_arrays(scalars)
-            kept = scalars, numbers, rows
-        left = run(KNOWN, arrays, numbers, rows, len(scalars))
-        return of_two_bytes(left, arrays, numbers, rows) if left else left
 
     return advance
 
