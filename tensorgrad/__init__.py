@@ -162,7 +162,7 @@ _LAZY = (  # modules that are loaded on first use
     "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "capture", "coverage", "debug", "gguf", "info", "quantized", "run",
+    "absent_device", "capture", "control_flow", "coverage", "debug", "gguf", "info", "quantized", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 _ELSEWHERE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.layouts import channels_last, memory_format
@@ -113,7 +114,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 @composite("method")
-def dim_order(self: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """Returns the dimensions in memory order, outermost first.
 
     Args:

@@ -38,7 +38,7 @@ LANGUAGES = {
 READERS = {"train.py", "program.py", "your_script.py", "hubconf.py", "graph.svg", "backprop.html"}
 # What the pages name because PyTorch has it and tensorgrad has not.
 MISSING = {
-    "torch._dynamo", "torch.cond", "torch.package",
+    "torch._dynamo", "torch.package",
 }  # fmt: skip
 PLACEHOLDERS = {"torch.name", "torch.nn.functional.squareplus"}
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
