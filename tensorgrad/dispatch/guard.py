@@ -93,22 +93,10 @@ _compiled: list[tuple[Any, Any, bool]] = []
 
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
-_BARE_METHODS = frozenset(
-    (
-        "backward",
-        "norm",
-        "size",
-        "split",
-        "stride",
-        "to",
-        "type",
-        "unflatten",
-        "unique",
-        "unique_consecutive",
-        "view",
-        "where",
-    )
-)
+_BARE_METHODS = frozenset((
+    "backward", "copy_", "norm", "requires_grad_", "size", "split", "stride", "to", "type", "unflatten", "unique",
+    "unique_consecutive", "view", "where",
+))  # fmt: skip
 
 
 def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -> dict[str, Any]:
