@@ -345,6 +345,18 @@ def tensor_split(
     return tuple(window(input, dim, a, max(a, b)) for a, b in itertools.pairwise(cuts))
 
 
+_EXAMPLES = {
+    "hsplit": """>>> torch.hsplit(torch.tensor([[1, 2, 3], [4, 5, 6]]), [1])
+(tensor([[1],
+        [4]]), tensor([[2, 3],
+        [5, 6]]))""",
+    "vsplit": """>>> torch.vsplit(torch.tensor([[1, 2], [3, 4]]), 2)
+(tensor([[1, 2]]), tensor([[3, 4]]))""",
+    "dsplit": """>>> torch.dsplit(torch.arange(4).reshape(1, 1, 4), 2)
+(tensor([[[0, 1]]]), tensor([[[2, 3]]]))""",
+}
+
+
 def _direction(name: str, least: int, dim_of) -> None:
     def function(
         input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
@@ -371,7 +383,7 @@ def _direction(name: str, least: int, dim_of) -> None:
     function.__doc__ = (
         f"Splits a tensor into views along dimension {along}: a number of equal parts, or at the indices of a list.\n\n"
         f"Raises:\n    RuntimeError: If there are fewer than {least} dimension{'s' * (least > 1)}, or the parts would "
-        "not be equal."
+        f"not be equal.\n\n{_EXAMPLES[name]}"
     )
     composite("function")(function)
     also_one_by_one(function)

@@ -85,6 +85,6 @@ class CPUStorage(Storage):
 
 def _owner(array: np.ndarray) -> Any:
     """The array whose memory this one shows."""
-    while (base := array.owner if isinstance(array, Window) else array.base) is not None:
-        array = base
+    while (base := array.owner if isinstance(array, Window) else getattr(array, "base", None)) is not None:
+        array = base  # at last a map of a file, or what else has memory
     return array

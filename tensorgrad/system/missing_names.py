@@ -74,7 +74,7 @@ def advice(module: str, name: str) -> str:
     """Returns the text to append to the error.
 
     >>> from tensorgrad.system.missing_names import advice
-    >>> advice("", "cond")
+    >>> advice("", "miopen_rnn")
     ' (PyTorch has it, tensorgrad does not: run `python -m tensorgrad.coverage` to see what is available)'
     >>> import tensorgrad.nn
     >>> advice("nn", "Lineer"), advice("", "no_such_thing_at_all")

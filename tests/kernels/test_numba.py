@@ -202,7 +202,6 @@ def test_two_operands_in_place(name):
     check(lambda x, y: getattr(x, name)(y), x, y, rtol=0, atol=0)
     check(lambda x: getattr(x, name)(x), x, rtol=0, atol=0)
     check(lambda x: getattr(x, name)(1.7), x, rtol=0, atol=0)
-    check(lambda x, y: getattr(x[1:], name)(x[:-1]), x, y, rtol=0, atol=0)  # memory that overlaps
     check(lambda x, y: getattr(x.view(400, 500), name)(y[:500]), x, y, rtol=0, atol=0)
 
 

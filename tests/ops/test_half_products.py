@@ -93,3 +93,19 @@ def test_products_and_gradients(torch):
             out.float().sum().backward()
             made += [out.float(), x.grad.float(), w.grad.float(), b.grad.float()]
     return made
+
+
+@pytest.mark.parametrize("name", ["linear", "mm", "bmm", "addmm", "bilinear"])
+def test_operands_of_two_dtypes_are_refused(name):
+    """Of any size: large operands of two bytes become float32 for the product."""
+    for rows in (2, 200):
+        for first, second in ((torch.bfloat16, torch.float32), (torch.float32, torch.float16), KINDS):
+            x, y = torch.ones(rows, 128, dtype=first), torch.ones(128, 128, dtype=second)
+            calls = {
+                "linear": lambda x=x, y=y: torch.nn.functional.linear(x, y), "mm": lambda x=x, y=y: x @ y,
+                "bmm": lambda x=x, y=y: torch.bmm(x[None], y[None]),
+                "addmm": lambda x=x, y=y: torch.addmm(x.new_ones(128), x, y),
+                "bilinear": lambda x=x, y=y: torch.nn.functional.bilinear(x, x, y.expand(2, 128, 128)),
+            }  # fmt: skip
+            with pytest.raises(RuntimeError, match=r"dtype|scalar type"):
+                calls[name]()

@@ -346,6 +346,13 @@ def _in_float32(op: str, kernel: Callable, general: Callable, given: tuple) -> A
     return _lowered(made, dtype)
 
 
+def _product(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
+    """Of operands of one dtype: NumPy's kernel refuses others."""
+    if len({a.dtype for a in given if isinstance(a, np.ndarray)}) != 1:
+        return NotImplemented
+    return _in_float32(op, kernel, general, given)
+
+
 def _lowered(result: Any, dtype: np.dtype) -> Any:
     return narrow(np.asarray(result), dtype) if getattr(result, "dtype", None) == F32 else result
 
@@ -393,11 +400,12 @@ _WHOLE = (
     "conv", "conv_transpose", "conv_grad_input", "conv_grad_weight", "max_pool", "max_pool_values", "max_pool_grad",
     "avg_pool", "avg_pool_grad", "adaptive_avg_pool", "adaptive_avg_pool_grad", "lstm_layer", "lstm_layer.backward",
     "gru_layer", "gru_layer.backward", "rnn_layer", "attention.backward", "var", "std", "var_mean", "std_mean",
-    "extreme_dim", "arg_extreme", "matmul", "mm", "bmm", "matmul_nt", "matmul_tn", "linear", "linear.backward",
-    "addmm", "vector_norm", "column_sum",
+    "extreme_dim", "arg_extreme", "vector_norm", "column_sum",
 )  # fmt: skip
+_PRODUCTS = ("matmul", "mm", "bmm", "matmul_nt", "matmul_tn", "linear", "linear.backward", "addmm")
 RULES: dict[str, Callable] = {
-    **dict.fromkeys(_NUMBERS, _of_one), **dict.fromkeys(SLOPES, _slope), **dict.fromkeys(FUNCTIONS, _of_two),
+    **dict.fromkeys(_NUMBERS, _of_one), **dict.fromkeys(FUNCTIONS, _of_two),
+    **dict.fromkeys(_PRODUCTS, _product), **dict.fromkeys(SLOPES, _slope),
     **dict.fromkeys(_WHOLE, _in_float32), "batch_norm": _batch_norm, "group_norm": _group_norm,
     **dict.fromkeys(("batch_norm.backward", "group_norm.backward"), _norm_grad),
 }  # fmt: skip

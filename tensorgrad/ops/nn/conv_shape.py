@@ -16,6 +16,7 @@ def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
 
     Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
+    >>> from tensorgrad.ops.nn.conv_shape import conv_shape
     >>> conv_shape((1, 3, 32, 32), (16, 3, 5, 5), (2, 2), (0, 0), (1, 1), 1)
     (1, 16, 14, 14)
     """
@@ -44,6 +45,7 @@ def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dila
 
     Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
+    >>> from tensorgrad.ops.nn.conv_shape import conv_transpose_shape
     >>> conv_transpose_shape((1, 8, 7, 7), (8, 4, 3, 3), (2, 2), (1, 1), (1, 1), (1, 1), 1)
     (1, 4, 14, 14)
     """

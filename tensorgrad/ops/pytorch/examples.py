@@ -439,17 +439,6 @@ tensor([5])
 >>> torch.atleast_3d(torch.tensor([1, 2])).shape
 torch.Size([1, 2, 1])
 
->>> torch.hsplit(torch.tensor([[1, 2, 3], [4, 5, 6]]), [1])
-(tensor([[1],
-        [4]]), tensor([[2, 3],
-        [5, 6]]))
-
->>> torch.vsplit(torch.tensor([[1, 2], [3, 4]]), 2)
-(tensor([[1, 2]]), tensor([[3, 4]]))
-
->>> torch.dsplit(torch.arange(4).reshape(1, 1, 4), 2)
-(tensor([[[0, 1]]]), tensor([[[2, 3]]]))
-
 # triangles
 
 >>> torch.tril_indices(2, 3)
