@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.storage.cpu import owner_of
 from tensorgrad.tensor import Tensor
 
 _OWNERS = (np.ndarray, bytes, bytearray)  # two of these have no memory in common
@@ -21,7 +22,7 @@ class Apart:
     def __init__(self, arrays: list[Any], with_grad: list[tuple[Tensor, tuple]]) -> None:
         """`arrays` are those that the plan reaches by itself; `with_grad` leaves, and the layouts of their `.grad`."""
         self._arrays, self._with_grad = arrays, with_grad
-        owners = [_owner(a) for a in arrays]
+        owners = [owner_of(a) for a in arrays]
         self._kept = owners
         self._known = frozenset(map(id, owners))
         self._plain = all(o.__class__ in _OWNERS for o in owners)
@@ -44,7 +45,7 @@ class Apart:
             arrays.append(array)
         found = set()
         for array in arrays:
-            owner = array if array.base is None else _owner(array)
+            owner = array if array.base is None else owner_of(array)
             if not self._plain or owner.__class__ not in _OWNERS:
                 return self._compared(arrays)
             if id(owner) in self._known or id(owner) in found:
@@ -58,14 +59,3 @@ class Apart:
             if any(np.may_share_memory(array, other) for other in (*self._arrays, *arrays[:i])):
                 return False
         return True
-
-
-def _owner(array: Any) -> Any:
-    """What owns an array's memory."""
-    while array.base is not None:
-        array = array.base
-        if array.__class__ is memoryview:
-            array = array.obj
-        if array.__class__ is not np.ndarray:
-            break
-    return array

@@ -147,7 +147,7 @@ class Links:
     """Listens to a plan's launches, in order, and finds the links among them.
 
     Attributes:
-        steps: the links, and the launches that are none.
+        steps: the links, and the launches that are not links.
         possible: whether the memory that arrays share now is what they share in each call.
     """
 

@@ -287,7 +287,7 @@ def given_otherwise(op: Op) -> str:
 
 
 def checks(op: Op) -> str:
-    """Lines that refuse flags and factors that are none, once classes had their chance to override."""
+    """Lines that refuse flags that are not bools and factors that are not numbers, once classes could override."""
     parts = [flag(p.name) for p in op.params if p.annotation == "bool" and p.default != "None"]
     parts += [factor(p.name) for p in op.params if p.annotation == "number" and p.default not in ("", "None")]
     return "\n".join(parts)

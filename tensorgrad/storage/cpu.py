@@ -75,7 +75,7 @@ class CPUStorage(Storage):
         return np.asarray(window).view(dtype)
 
     def offset_of(self, array):
-        if array.size or _owner(array) is _owner(self.array):
+        if array.size or owner_of(array) is owner_of(self.array):
             return array.ctypes.data - self.array.ctypes.data
         return 0  # no element, and made without looking at this memory
 
@@ -83,8 +83,8 @@ class CPUStorage(Storage):
         return self.array.ctypes.data
 
 
-def _owner(array: np.ndarray) -> Any:
-    """The array whose memory this one shows."""
+def owner_of(array: Any) -> Any:
+    """The array, or what else has the memory that an array shows."""
     while (base := array.owner if isinstance(array, Window) else getattr(array, "base", None)) is not None:
-        array = base  # at last a map of a file, or what else has memory
+        array = base
     return array

@@ -1,5 +1,5 @@
-"""Flags that are no bools, factors that are no numbers, and integers beyond 64 bits, in calls of PyTorch's op database
-that are right otherwise: PyTorch's type of error, and a message that names the argument.
+"""Flags that are not bools, factors that are not numbers, and integers beyond 64 bits, in calls of PyTorch's op
+database that are right otherwise: PyTorch's type of error, and a message that names the argument.
 """
 
 import inspect

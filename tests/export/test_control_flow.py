@@ -36,7 +36,7 @@ CALLS = {
     "a predicate of two elements": lambda l: l.cond(l.ones(2), lambda x: x.sin(), lambda x: x.cos(), (l.ones(2),)),
     "a predicate that is a text": lambda l: l.cond("a", lambda x: x.sin(), lambda x: x.cos(), (l.ones(2),)),
     "a branch that is a number": lambda l: l.cond(l.tensor(True), 3, lambda x: x.cos(), (l.ones(2),)),
-    "operands that are no tuple": lambda l: l.cond(l.tensor(True), lambda x: x.sin(), lambda x: x.cos(), l.ones(2)),
+    "operands that are not a tuple": lambda l: l.cond(l.tensor(True), lambda x: x.sin(), lambda x: x.cos(), l.ones(2)),
     "an operand that is a number": lambda l: l.cond(l.tensor(True), lambda x: x, lambda x: x, (3,)),
     "vmap": lambda l: l.vmap(lambda x: cond(l, x))(l.tensor([[1.0, 2.0], [-3.0, 1.0], [0.5, 0.0]])),
     "vmap of another predicate": lambda l: l.vmap(

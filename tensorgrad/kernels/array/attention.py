@@ -7,7 +7,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
 
-from .blocks import select
+from .blocks import in_dtype, select
 from .softmax import _exp_shifted, _row_max, _row_sum
 
 # Scores are computed for at most about this many (query, key) pairs at a time, so that the softmax between the two
@@ -163,7 +163,7 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
     dtype = q.dtype
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if dtype.itemsize == 2:
-        q, k, v = (_cast(a, F32) for a in (q, k, v))
+        q, k, v = (in_dtype(a, F32) for a in (q, k, v))
     if mask is not None and mask.dtype != bool:
         mask = mask.astype(q.dtype, copy=False)
     lead, (q, k, v, *rest) = _common(xp, q, k, v, *_of_matrices(mask))
@@ -178,15 +178,7 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
             _rounded_forward(xp, q, k, v, mask, is_causal, scale, dtype, out, logs)
         else:
             _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, logs)
-    return _cast(out, dtype), logs
-
-
-def _cast(array, dtype):
-    """The array in another dtype."""
-    if array.dtype == dtype:
-        return array
-    made = run_compiled("to_copy", array.size, array, dtype)
-    return array.astype(dtype) if made is NotImplemented else made
+    return in_dtype(out, dtype), logs
 
 
 def _of_matrices(mask):

@@ -4,6 +4,8 @@ from functools import cache
 
 import numpy as np
 
+from tensorgrad.rows.kernel_tables import run_compiled
+
 # Elements per block. Temporaries of this size stay in the second-level cache; with smaller blocks the ufunc calls cost
 # more than the cache saves (float32: 16 Ki 1.5 ns per element of `erf`, 64 Ki 1.2, 256 Ki 1.25).
 BLOCK = 1 << 16
@@ -16,6 +18,17 @@ def as_float32(kernel, xp, *arrays, **params):
     lifted = (a.astype(np.float32) if a is not None and a.dtype.itemsize == 2 else a for a in arrays)
     with np.errstate(all="ignore"):
         return kernel(xp, *lifted, **params).astype(low)
+
+
+def in_dtype(array, dtype):
+    """The array in another dtype; large ones of two bytes are cast by a compiled kernel."""
+    if array.dtype == dtype:
+        return array
+    made = run_compiled("to_copy", array.size, array, dtype)
+    if made is NotImplemented:
+        with np.errstate(all="ignore"):
+            return array.astype(dtype)
+    return made
 
 
 def in_float64(kernel, xp, x):

@@ -13,7 +13,6 @@ from tensorgrad.kernels.compiled import layout
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd import two_bytes
-from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.fresh import fresh
 
 _BITS, _ROW = "uint16[::1]", "float32[::1]"
@@ -84,21 +83,6 @@ def cast(x, dtype: np.dtype):
         return NotImplemented
     inside = x.transpose(turned[0])
     return _cast(inside.reshape(-1), dtype).reshape(inside.shape).transpose(turned[1])
-
-
-def wide(array: np.ndarray) -> np.ndarray:
-    """Returns an array of two bytes as float32."""
-    made = run_compiled("to_copy", array.size, array, F32)
-    return array.astype(F32) if made is NotImplemented else made
-
-
-def narrow(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Rounds an array of float32."""
-    made = run_compiled("to_copy", array.size, array, dtype)
-    if made is NotImplemented:
-        with np.errstate(all="ignore"):
-            return array.astype(dtype)
-    return made
 
 
 def _to_copy() -> Callable:

@@ -21,8 +21,9 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation
 from tensorgrad.kernels.array.attention import CONSTANT, CUBE, LINEAR, LOG2_E, SQUARE
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.compiled import functions, layout, pointwise, walk
-from tensorgrad.kernels.compiled.casts import bits, is_half, narrow, wide
+from tensorgrad.kernels.compiled.casts import bits, is_half
 from tensorgrad.kernels.compiled.moments import row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inlined, inner
@@ -326,7 +327,7 @@ def _attention_weights() -> Callable:
 def _lifted(value: Any) -> Any:
     if value.__class__ is list:
         return [_lifted(v) for v in value]
-    return wide(value) if is_half(value) else value
+    return in_dtype(value, F32) if is_half(value) else value
 
 
 def _first_half(given: tuple) -> np.dtype | None:
@@ -354,7 +355,7 @@ def _product(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
 
 
 def _lowered(result: Any, dtype: np.dtype) -> Any:
-    return narrow(np.asarray(result), dtype) if getattr(result, "dtype", None) == F32 else result
+    return in_dtype(np.asarray(result), dtype) if getattr(result, "dtype", None) == F32 else result
 
 
 def _batch_norm(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
@@ -364,8 +365,8 @@ def _batch_norm(op: str, kernel: Callable, general: Callable, given: tuple) -> A
         return NotImplemented
     if weight is None and bias is None and training:
         return NotImplemented
-    out, *rest = kernel(wide(x), *given[1:])
-    return narrow(out, x.dtype), *rest
+    out, *rest = kernel(in_dtype(x, F32), *given[1:])
+    return in_dtype(out, x.dtype), *rest
 
 
 def _group_norm(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
@@ -375,7 +376,7 @@ def _group_norm(op: str, kernel: Callable, general: Callable, given: tuple) -> A
         return NotImplemented
     out, *statistics = kernel(*[_lifted(v) for v in given])
     kept = next((p.dtype for p in (weight, bias) if p is not None), x.dtype)
-    return narrow(out, x.dtype), *[_of(s, kept) for s in statistics]
+    return in_dtype(out, x.dtype), *[in_dtype(s, kept) for s in statistics]
 
 
 def _norm_grad(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
@@ -385,11 +386,7 @@ def _norm_grad(op: str, kernel: Callable, general: Callable, given: tuple) -> An
         return NotImplemented
     gx, *others = kernel(*[_lifted(v) for v in given])
     kind = g.dtype if weight is None else weight.dtype
-    return None if gx is None else narrow(gx, g.dtype), *[None if o is None else _of(o, kind) for o in others]
-
-
-def _of(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return array if array.dtype == dtype else narrow(array, dtype)
+    return None if gx is None else in_dtype(gx, g.dtype), *[None if o is None else in_dtype(o, kind) for o in others]
 
 
 _NUMBERS = (

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32, I64
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import is_small
-from tensorgrad.kernels.compiled.casts import bits, code, is_half, narrow
+from tensorgrad.kernels.compiled.casts import bits, code, is_half
 from tensorgrad.kernels.compiled.functions import F, log
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
@@ -96,7 +97,7 @@ def _cross_entropy():
         given = (bits(x), target, ignore_index, shares, losses, x.dtype.char == "E")
         thread_pool.run(loops[half], len(x), given, 5 * x.size)
         if half:  # each loss, their sum and their mean are rounded
-            losses = narrow(losses, x.dtype)
+            losses = in_dtype(losses, x.dtype)
         if reduction == "none":
             return losses, shares
         total = losses.astype(F32, copy=False).sum()

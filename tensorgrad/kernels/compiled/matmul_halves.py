@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.compiled import casts
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
@@ -97,14 +98,14 @@ def linear(x, w, bias):
                  _NO_BIAS if bias is None else bias.view(_U16), out, (rows, columns, depth))  # fmt: skip
         thread_pool.run(loops()[brain], -(-columns // ROWS), given, w.size * max(1, rows // 2))
         return out.view(x.dtype).reshape(*x.shape[:-1], columns)
-    numbers, added = casts.wide(x.reshape(rows, depth)), None if bias is None else bias.astype(F32)
+    numbers, added = in_dtype(x.reshape(rows, depth), F32), None if bias is None else bias.astype(F32)
     made = fresh(rows * columns, F32).reshape(rows, columns)
     step = max(ROWS, _AT_A_TIME // depth)
     for first in range(0, columns, step):
         last = min(first + step, columns)
         some = None if added is None else added[first:last]
-        made[:, first:last] = run_kernel("linear", numbers, casts.wide(w[first:last]), some)
-    return casts.narrow(made, x.dtype).reshape(*x.shape[:-1], columns)
+        made[:, first:last] = run_kernel("linear", numbers, in_dtype(w[first:last], F32), some)
+    return in_dtype(made, x.dtype).reshape(*x.shape[:-1], columns)
 
 
 def times_transposed(a, b, inner_a, inner_b):

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.array.matmul import column_sum
-from tensorgrad.kernels.compiled.casts import bits, code, is_half, narrow, wide
+from tensorgrad.kernels.compiled.casts import bits, code, is_half
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
 from tensorgrad.kernels.compiled.norm import filled
@@ -43,15 +44,7 @@ def _flat(x, axes, *parameters):
 
 
 def _in_row(parameter, width: int, number: float):
-    return filled(width, number) if parameter is None else _wide(parameter).reshape(-1)
-
-
-def _wide(parameter):
-    return parameter if parameter.dtype is F32 else wide(parameter)
-
-
-def _as(array, dtype):
-    return array if array.dtype == dtype else narrow(array, dtype)
+    return filled(width, number) if parameter is None else in_dtype(parameter, F32).reshape(-1)
 
 
 def _kept(x, *parameters):
@@ -95,7 +88,7 @@ def _layer_norm():
         thread_pool.run(loops[half], form[0], (*args, x.dtype.char == "E"), 3 * x.size)
         if half:
             kept = _kept(x, weight, bias)
-            means, rstds = _as(means, kept), _as(rstds, kept)
+            means, rstds = in_dtype(means, kept), in_dtype(rstds, kept)
         return out, means, rstds
 
     return kernel
@@ -137,7 +130,8 @@ def _layer_norm_grad():
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 2)
         gx, scale, half = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), is_half(x)
-        flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(mean).reshape(-1), _wide(rstd).reshape(-1), scale)
+        statistics = [in_dtype(a, F32).reshape(-1) for a in (mean, rstd)]
+        flat = (*map(bits, (g.reshape(form), x.reshape(form))), *statistics, scale)
         given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
         thread_pool.run(loops[half], len(sums), given, 4 * x.size)
         gw, gb = [_of_parameter(sums[:, n], x, axes, weight) if need[n + 1] else None for n in range(2)]
@@ -156,7 +150,7 @@ def _parts(form: tuple[int, int], parameters: int) -> tuple[int, np.ndarray]:
 def _of_parameter(sums, x, axes, weight):
     """Returns the gradient of a parameter from the sums of the blocks."""
     total = column_sum(np, sums).reshape(x.shape[x.ndim - len(axes) :])
-    return _as(total, x.dtype if weight is None else weight.dtype)
+    return in_dtype(total, x.dtype if weight is None else weight.dtype)
 
 
 # --- RMS norm --------------------------------------------------------------------------------------------------------
@@ -228,7 +222,7 @@ def _rms_norm_grad():
             return NotImplemented
         form, part, sums = found[0], *_parts(found[0], 1)
         gx, scale, half = np.empty(x.shape, x.dtype), _in_row(weight, form[1], 1.0), is_half(x)
-        flat = (*map(bits, (g.reshape(form), x.reshape(form))), _wide(rrms).reshape(-1), scale)
+        flat = (*map(bits, (g.reshape(form), x.reshape(form))), in_dtype(rrms, F32).reshape(-1), scale)
         given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
         thread_pool.run(loops[half], len(sums), given, 4 * x.size)
         return gx if need[0] else None, _of_parameter(sums[:, 0], x, axes, weight) if need[1] else None

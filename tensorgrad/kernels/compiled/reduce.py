@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.compiled import layout
-from tensorgrad.kernels.compiled.casts import bits, is_half, narrow, wide
+from tensorgrad.kernels.compiled.casts import bits, is_half
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import combined, with_row
@@ -505,17 +506,17 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
         return NotImplemented
     if isinstance(recipe, _Repeated):
         found = _fold_repeated(loops, again, x, recipe, keepdim, mean)
-        return narrow(found, x.dtype) if half and found is not NotImplemented else found
+        return in_dtype(found, x.dtype) if half and found is not NotImplemented else found
     order, passes, shape, back = recipe
     out = _run(loops[half], again, x if order is None else layout.in_rows(x.transpose(order)), passes).reshape(shape)
-    out = narrow(out, x.dtype) if half else out
+    out = in_dtype(out, x.dtype) if half else out
     return out if back is None else out.transpose(back)
 
 
 def _fold_repeated(loops, again, x, recipe, keepdim, mean):
     """The same for an array that repeats elements: each is folded once."""
     once, times, alone, kept, dims = recipe
-    part = wide(x[once]) if is_half(x) else x[once]
+    part = in_dtype(x[once], F32) if is_half(x) else x[once]
     if alone:
         passes = _lines_passes(1, (1, part.size, part.size, part.size), part.size)
         found = _run(loops[0], again, layout.in_rows(part), passes).reshape(part.shape)

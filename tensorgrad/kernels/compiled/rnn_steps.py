@@ -18,7 +18,7 @@ from tensorgrad.storage.fresh import aligned
 
 
 def takes(*arrays) -> bool:
-    """Whether kernels support all of these arrays (None is no array)."""
+    """Whether kernels support all of these arrays (None stands for no array)."""
     return all(a is None or (a.__class__ is np.ndarray and a.dtype is F32) for a in arrays)
 
 

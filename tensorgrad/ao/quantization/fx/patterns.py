@@ -62,25 +62,25 @@ def is_observer(node: Any, modules: dict[str, Module]) -> bool:
     return calls and isinstance(modules[str(node.target)], ObserverBase | FakeQuantizeBase)
 
 
-def no_tensor(value: Any, modules: dict[str, Module]) -> bool:
-    """Whether a value is known to be no tensor: a size, or what is computed of sizes and constants."""
+def never_a_tensor(value: Any, modules: dict[str, Module]) -> bool:
+    """Whether a value is known not to be a tensor: a size, or what is computed of sizes and constants."""
     if not isinstance(value, Node):
         return True
     if is_observer(value, modules):
-        return no_tensor(value.args[0], modules)
+        return never_a_tensor(value.args[0], modules)
     if value.op in ("placeholder", "get_attr", "call_module", "output"):
         return False
     if value.op == "call_method" and value.target == "size":
         return True
     if value.target is operator.getitem:
-        return no_tensor(value.args[0], modules)
+        return never_a_tensor(value.args[0], modules)
     if value.target is getattr and value.args[1] in ("ndim", "shape"):
         return True
     for arg in value.args:
         if isinstance(arg, list):
-            if any(isinstance(each, Node) and not no_tensor(each, modules) for each in arg):
+            if any(isinstance(each, Node) and not never_a_tensor(each, modules) for each in arg):
                 return False
-        elif not isinstance(arg, int) and not (isinstance(arg, Node) and no_tensor(arg, modules)):
+        elif not isinstance(arg, int) and not (isinstance(arg, Node) and never_a_tensor(arg, modules)):
             return False  # PyTorch's rule: what is neither an integer nor known counts as a tensor
     return True
 
@@ -107,7 +107,7 @@ _ALL: set = {*LINEAR, *CONVOLUTIONS, *RECURRENT, *EMBEDDINGS, *BINARY, *OF_NUMBE
 def shares(step: Step, modules: dict[str, Module]) -> bool:
     """Whether the result has the scale of the input."""
     if step.key in BINARY and step.key is not torch.matmul:
-        return sum(not no_tensor(arg, modules) for arg in step.first.args) == 1
+        return sum(not never_a_tensor(arg, modules) for arg in step.first.args) == 1
     return step.key in SHARED
 
 

@@ -111,7 +111,7 @@ class _Observing:
             number = inputs.index(node) if node in inputs else -1
             quantized = number in state.custom.input_quantized_indexes
             self.wanted[node] = self.made[node] = PlaceholderObserver(torch.quint8 if quantized else torch.float32)
-            if node.op.startswith("call") and patterns.no_tensor(node, self.modules):
+            if node.op.startswith("call") and patterns.never_a_tensor(node, self.modules):
                 self.wanted[node] = self.made[node] = None
             elif self.suited(node):
                 self.wanted[node] = self.made[node] = self.qconfig(node).activation()
