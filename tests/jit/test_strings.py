@@ -19,7 +19,7 @@ class Comparisons(torch.nn.Module):
 
 class Parts(torch.nn.Module):
     def forward(self, a: str, b: str, n: int, t: float):
-        return [a + b, a[1:3], a[-2:], a[::2], a[0], a[-1], ", ".join([a, b]), chr(65), hex(255), bin(5), oct(8)]
+        return [a + b, a[1:3], a[-2:], a[::2], a[0], a[-1], "-".join([a, b]), chr(65), hex(255), bin(5), oct(8)]
 
 
 class Formats(torch.nn.Module):
@@ -31,9 +31,11 @@ class Formats(torch.nn.Module):
 
 class Changes(torch.nn.Module):
     def forward(self, a: str, b: str, n: int, t: float):
-        return [a.upper(), b.lower(), a.capitalize(), a.title(), a.swapcase(), a.strip(), a.strip("h"), a.lstrip("he"),
-                a.rstrip("o "), a.replace("l", "L"), a.replace("l", "L", 1), a.center(20, "*"), a.ljust(20) + "|",
-                a.rjust(20, "-"), a.zfill(20), a.expandtabs(4), "tab\t\"q\" \\ 'é' ü 日本 \x01", "é".upper()]  # fmt: skip
+        return [a.upper(), b.lower(), a.capitalize(), a.title(), a.swapcase(), a.strip(), a.strip("h"),
+                a.lstrip("he"), a.rstrip("o "), a.replace("l", "L"), a.replace("l", "L", 1), a.center(20, "*"),
+                a.ljust(20) + "|",
+                a.rjust(20, "-"), a.zfill(20), a.expandtabs(4), "tab\t\"q\" \\ 'é' ü 日 \x01",
+                "é".upper()]  # fmt: skip
 
 
 class Pieces(torch.nn.Module):
