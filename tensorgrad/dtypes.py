@@ -301,6 +301,9 @@ PROMOTION.update(((d, d), d) for d in FLOAT8)
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """Returns the smallest dtype to which both `type1` and `type2` can be converted.
 
+    Args:
+        type1, type2: two dtypes.
+
     Raises:
         RuntimeError: For uint16, uint32 or uint64 with anything but itself and floating-point types.
 
@@ -370,7 +373,10 @@ _LIMITS = {
 class finfo:
     """Numerical limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
 
-    For a complex dtype these are the limits of its real part. Raises TypeError for integer dtypes.
+    For a complex dtype these are the limits of its real part.
+
+    Raises:
+        TypeError: For integer dtypes.
 
     >>> torch.finfo(torch.float32).eps
     1.1920928955078125e-07
@@ -395,7 +401,10 @@ class finfo:
 
 
 class iinfo:
-    """Numerical limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
+    """Numerical limits of an integer dtype: `bits min max`.
+
+    Raises:
+        TypeError: For other dtypes.
 
     >>> torch.iinfo(torch.int8).max
     127
