@@ -23,6 +23,7 @@ import numpy as np
 
 from tensorgrad.capture.guards import ABSENT, state_check
 from tensorgrad.capture.history import Refused
+from tensorgrad.capture.running import modes_of_process
 from tensorgrad.capture.watch import Watch
 from tensorgrad.devices import device as Device
 from tensorgrad.dtypes import dtype as Dtype
@@ -406,11 +407,14 @@ class State:
 
     @property
     def quick(self) -> Any:
-        """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
+        """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes.
+
+        It also compares what is set in this process: `kind_of` in capture/region.py does so in general.
+        """
         if self._quick is None:
             self._quick = state_check(
-                self._dicts, self._orders, self._lists, self._sets, self._cells, self._functions, self._references,
-                self._held, self.gradients_count, self._hooks_count,
+                [*self._dicts, *modes_of_process()], self._orders, self._lists, self._sets, self._cells,
+                self._functions, self._references, self._held, self.gradients_count, self._hooks_count,
             )  # fmt: skip
         return self._quick
 
