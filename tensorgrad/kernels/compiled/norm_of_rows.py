@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
@@ -46,6 +46,28 @@ def _in_row(parameter, width: int, number: float):
     return filled(width, number) if parameter is None else parameter.reshape(-1)
 
 
+@lru_cache(maxsize=1)
+def _add_up():
+    @shared(f"void(float32[:,:,::1], int64, {_ROW}, int64, int64)")
+    def loop(sums, parameter, out, first, last):
+        """Adds up what the blocks have for one of the parameters, block by block."""
+        to = out[first:last]
+        to[:] = F(0.0)
+        for block in range(sums.shape[0]):
+            part = sums[block, parameter, first:last]
+            for i in range(to.size):
+                to[i] += part[i]
+
+    return loop
+
+
+def _total(sums, parameter: int, shape: tuple):
+    """Returns the gradient of a parameter from what the blocks have for it."""
+    made = np.empty(shape, F32)
+    thread_pool.run(_add_up(), made.size, (sums, parameter, made.reshape(-1)), len(sums) * made.size)
+    return made
+
+
 # --- layer norm ------------------------------------------------------------------------------------------------------
 
 
@@ -76,12 +98,15 @@ def _layer_norm():
 
 
 def _layer_norm_grad():
+    _add_up()
+
     @shared(
         f"void({MATRIX}, {MATRIX}, {_ROW}, {_ROW}, {_ROW}, {MATRIX}, float32[:,:,::1], int64, int64, int64)",
     )
     def loop(g, x, means, rstds, weight, gx, sums, part, first, last):
         for block in range(first, last):
             dw, db = sums[block, 0], sums[block, 1]
+            dw[:], db[:] = F(0.0), F(0.0)
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to = g[n], x[n], gx[n]
                 mean, rstd = means[n], rstds[n]
@@ -102,7 +127,7 @@ def _layer_norm_grad():
         flat = (g.reshape(form), x.reshape(form), mean.reshape(-1), rstd.reshape(-1), scale)
         thread_pool.run(loop, len(sums), (*flat, gx.reshape(form), sums, part), 4 * x.size)
         shape = x.shape[x.ndim - len(axes) :]
-        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
+        gw, gb = [_total(sums, n, shape) if need[n + 1] else None for n in range(2)]
         return gx if need[0] else None, gw, gb
 
     return kernel
@@ -112,7 +137,7 @@ def _parts(form: tuple[int, int], parameters: int) -> tuple[int, np.ndarray]:
     """Returns how many rows a block has, and memory for the sums of the parameters' gradients of each block."""
     rows, width = form
     blocks = max(1, min(_BLOCKS, rows // 16))
-    return -(-rows // blocks), np.zeros((blocks, parameters, width), F32)
+    return -(-rows // blocks), np.empty((blocks, parameters, width), F32)
 
 
 # --- RMS norm --------------------------------------------------------------------------------------------------------
@@ -141,10 +166,13 @@ def _rms_norm():
 
 
 def _rms_norm_grad():
+    _add_up()
+
     @shared(f"void({MATRIX}, {MATRIX}, {_ROW}, {_ROW}, {MATRIX}, float32[:,:,::1], int64, int64, int64)")
     def loop(g, x, rrms, weight, gx, sums, part, first, last):
         for block in range(first, last):
             dw = sums[block, 0]
+            dw[:] = F(0.0)
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to, factor = g[n], x[n], gx[n], rrms[n]
                 along = _plain_sum(slopes, row, weight) * factor / F(row.size)
@@ -161,7 +189,7 @@ def _rms_norm_grad():
         gx, scale = np.empty(x.shape, F32), _in_row(weight, form[1], 1.0)
         flat = (g.reshape(form), x.reshape(form), rrms.reshape(-1), scale)
         thread_pool.run(loop, len(sums), (*flat, gx.reshape(form), sums, part), 4 * x.size)
-        gw = column_sum(np, sums[:, 0]).reshape(x.shape[x.ndim - len(axes) :]) if need[1] else None
+        gw = _total(sums, 0, x.shape[x.ndim - len(axes) :]) if need[1] else None
         return gx if need[0] else None, gw
 
     return kernel
