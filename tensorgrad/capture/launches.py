@@ -83,7 +83,7 @@ class Launches:
         lines = []
         for launch in self.launches:
             name, chain = getattr(launch.function, "__name__", ""), chains.get(launch.name, 0)
-            lines.append(f"    {launch.name:<24}{name or launch.text}" + (f" (chain {chain})" if chain else ""))
+            lines.append(f"    {launch.name:<23} {name or launch.text}" + (f" (chain {chain})" if chain else ""))
         return lines
 
     # --- names ---
@@ -133,6 +133,18 @@ class Launches:
         left = ", ".join(results) + ("," if several == 1 else "")
         self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of, plain))
         return results if several else results[0]
+
+    def described(self, name: str) -> Any:
+        """The shape, strides and dtype of an array, as one of the meta device; None if they are not known."""
+        value: Any = next((node.meta.get("val") for node, of in self.of.items() if of == name), None)
+        return None if value is None else value._array
+
+    def called(self, name: str, function: Any, arguments: tuple[str, ...], results: tuple[str, ...], of: str) -> Launch:
+        """A call of a function that stands for launches, which is not added to them."""
+        text = (
+            f"{', '.join(results)}{',' * (len(results) == 1)} = {self.constant(function, 'f')}({', '.join(arguments)})"
+        )
+        return Launch(name, function, arguments, results, text, of)
 
     def _do(self, node: Node, text: str, function: Any = None, arguments: tuple[str, ...] = ()) -> None:
         self.launches.append(Launch(node.name, function, arguments, (), text, plain=True))

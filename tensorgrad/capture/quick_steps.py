@@ -89,7 +89,7 @@ def _known(optimizer: Any) -> _Known | None:
     found = [
         *(fast.length(table, 0) for table in (*tables, *hooks)),
         fast.item(COMPILED, optimizer._kernel_name, row, ABSENT),
-        *(fast.item(own, name, own.get(name, ABSENT), ABSENT) for name in ("step", "state", "param_groups")),
+        *(fast.item(own, name, own[name], ABSENT) for name in ("state", "param_groups")),
         fast.elements(groups, tuple(groups)), fast.items(state, dict(state), ABSENT),
     ]  # fmt: skip
     made = []

@@ -358,8 +358,8 @@ class State:
                 raise Refused(f"{where} has a hook")
             self._lists.append((own.get(name), (), f"the hooks of {where}"))
         self.optimizers.append(optimizer)
-        self._by_name(own, [n for n in own if n not in _OF_STEPS and "_dict_" not in n],
-                      where, keys=False)  # fmt: skip
+        names = [n for n in own if n not in _OF_STEPS and "_dict_" not in n]
+        self._by_name(own, dict.fromkeys((*names, "step", "zero_grad")), where, keys=False)
         self._references.append((optimizer, "__dict__", own, f"the attributes of {where}"))
         for group in optimizer.param_groups:
             if "param_groups" not in self._names:

@@ -516,9 +516,9 @@ class _Launcher(_Module):
 
         for number, sign in ((equal, "=="), (unequal, "!=")):
             with internals.counted(builder, number):
-                address, value = following(), following()
+                address, wanted = following(), following()
                 found = builder.load(builder.inttoptr(address, _WORDS))
-                self.require(builder.icmp_signed(sign, found, value))
+                self.require(builder.icmp_signed(sign, found, wanted))
         with internals.counted(builder, sequences):
             owner, length = following(), following()
             held = self.load(builder.inttoptr(owner, _POINTER), _HEAD + 8, _WORDS)
