@@ -6,8 +6,8 @@ First the tests that need only their own process, as many processes at a time as
 as a user's program runs; then with NumPy alone (TENSORGRAD_FAST=0) those that have come to such a kernel; on emulated
 GPUs; and 30,000 cases of the kernels' fuzzer. Then, with nothing else running, the tests that start processes,
 open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
-test runs where. On Linux the processes are forked from one that has imported torch and pytest, but not tensorgrad
-(tools/forking.py).
+test runs where. On Linux those of the first phase are forked from a process that has imported torch and pytest, but not
+tensorgrad (tools/forking.py).
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
 `--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name
@@ -38,7 +38,7 @@ from pathlib import Path
 # The files beside this one.
 from changed import affected
 from forking import Server
-from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
+from phases import COMPILED, NUMPY, PROCESSES, Part, has_compiled_kernels, phases, test_files
 from space import lack, lack_of_memory
 from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, around, slowest
 
@@ -124,7 +124,8 @@ def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 
         return None
     limit = ["--within", str(quickly)] if quickly else []
     command = [*PYTEST, *limit, *options, *targets]
-    return Suite(f"{part.name}, {part.kernels}", command, reaching=part.reaching, **part.environment)
+    forked = not part.name.endswith(PROCESSES)  # tests about processes begin as users' do
+    return Suite(f"{part.name}, {part.kernels}", command, reaching=part.reaching, forked=forked, **part.environment)
 
 
 def groups_of(arguments: list[str]) -> list[list[Suite]]:
@@ -183,8 +184,8 @@ class Run:
         return [suite for group in self.groups for suite in group]
 
     def start(self, suite: Suite) -> None:
-        """Starts a suite, tests forked from the server; the janitor learns the number of its process group."""
-        suite.start(self.temporary, self.name, self.server if suite.unit == "tests" else None)
+        """Starts a suite, forked if it may be; the janitor learns the number of its process group."""
+        suite.start(self.temporary, self.name, self.server if suite.forked else None)
         assert suite.process is not None and self.janitor.stdin is not None
         self.janitor.stdin.write(f"{suite.process.pid}\n")
         self.janitor.stdin.flush()
