@@ -35,7 +35,7 @@ _PIECE = 1 << 15
 
 
 @inner
-def _with_row(count, mean, squares, row):
+def with_long_row(count, mean, squares, row):
     """Does what `with_row` does, piece by piece."""
     for at in range(0, row.size, _PIECE):
         count, mean, squares = with_row(count, mean, squares, row[at : at + _PIECE])
@@ -47,7 +47,7 @@ _along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1
 
 
 @inner
-def _along(g, row, mean):
+def along_row(g, row, mean):
     """Σ g and Σ g (x - mean) of a row."""
     plain = along = 0.0
     for at in range(0, row.size, _PIECE):
@@ -59,13 +59,13 @@ def _along(g, row, mean):
 
 
 @inner(fastmath={"contract"})
-def _normalise(row, mean, factor, shift, to):
+def normalise(row, mean, factor, shift, to):
     for i in range(row.size):
         to[i] = (row[i] - mean) * factor + shift
 
 
 @inner(fastmath={"contract"})
-def _slopes(g, row, mean, factor, along, plain, to):
+def slopes_of_row(g, row, mean, factor, along, plain, to):
     for i in range(row.size):
         to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
 
@@ -107,7 +107,7 @@ def _wide(*parameters):
 
 
 @lru_cache(maxsize=1)
-def _add_up():
+def add_up():
     @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
     def loop(parts, at, out, first, last):
         """Adds up columns, the first of which is column `at`, row by row."""
@@ -121,25 +121,25 @@ def _add_up():
     return loop
 
 
-def _total(parts, at: int, count: int):
+def total_of(parts, at: int, count: int):
     """The sum of the rows of a matrix, of `count` columns from `at` on."""
     made = np.empty(count, F32)
-    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    thread_pool.run(add_up(), count, (parts, at, made), count * len(parts))
     return made
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
 
-_SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
+SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
 _SHORTEST = 16  # the same if the statistics are known
 _BLOCK = 1 << 16  # elements that are read three times before the next ones
 
 
 @inner
-def _block(images, length):
+def together(images, length):
     """Returns how many short channels are processed together."""
-    return max(_SHORT // length + 1, _BLOCK // (images * length))
+    return max(SHORT // length + 1, _BLOCK // (images * length))
 
 
 @lru_cache(maxsize=1)
@@ -251,7 +251,7 @@ def _batch_norm_loops(form: Storage):
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = _with_row(count, mean, squares, read(x[n, c], held, brain))
+                count, mean, squares = with_long_row(count, mean, squares, read(x[n, c], held, brain))
             variance, centre = F(squares / count), F(mean)
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             if kept:
@@ -264,7 +264,7 @@ def _batch_norm_loops(form: Storage):
                 if kept:
                     _scale_and_shift(row, scale, shift, to)
                 else:
-                    _normalise(row, centre, scale, bias[c], to)
+                    normalise(row, centre, scale, bias[c], to)
                 write(to, out[n, c], brain)
 
     @shared(
@@ -273,7 +273,7 @@ def _batch_norm_loops(form: Storage):
     )
     def short_rows(x, weight, bias, eps, out, means, rstds, variances, brain, kept, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), min(_block(x.shape[0], length), last - first)
+        count, step = np.float64(x.shape[0] * length), min(together(x.shape[0], length), last - first)
         held, results = scratch(step * length), scratch(step * length)
         for start in range(first, last, step):
             channels = min(step, last - start)
@@ -340,7 +340,7 @@ def _batch_norm():
         half, kept = is_half(x), kept_dtype(x, weight, bias)
         out, mean, rstd, var = np.empty(x.shape, x.dtype), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
         long_rows, short_rows = loops[half]
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
         given = _given(weight, c, 1.0), _given(bias, c, 0.0), eps, bits(out).reshape(shape), mean, rstd, var
         thread_pool.run(loop, c, (bits(x).reshape(shape), *given, x.dtype.char == "E", kept is not F32), 3 * x.size)
         return out, mean, var, in_dtype(mean, kept), in_dtype(rstd, kept)
@@ -363,7 +363,7 @@ def _batch_norm_grad_loops(form: Storage):
             plain = along = 0.0
             if sums:
                 for n in range(x.shape[0]):
-                    more, product = _along(read(g[n, c], held, brain), read(x[n, c], other, brain), mean)
+                    more, product = along_row(read(g[n, c], held, brain), read(x[n, c], other, brain), mean)
                     plain += more
                     along += product
             gb[c], gw[c] = plain, along * rstd
@@ -373,7 +373,7 @@ def _batch_norm_grad_loops(form: Storage):
                 for n in range(x.shape[0]):
                     slope, to = read(g[n, c], held, brain), place(gx[n, c], results)
                     if through:
-                        _slopes(slope, read(x[n, c], other, brain), mean, scale, F(along), F(plain), to)
+                        slopes_of_row(slope, read(x[n, c], other, brain), mean, scale, F(along), F(plain), to)
                     else:
                         _scaled(slope, scale, to)
                     write(to, gx[n, c], brain)
@@ -384,7 +384,7 @@ def _batch_norm_grad_loops(form: Storage):
     )
     def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, brain, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), min(_block(x.shape[0], length), last - first)
+        count, step = np.float64(x.shape[0] * length), min(together(x.shape[0], length), last - first)
         held, other, results = scratch(step * length), scratch(step * length), scratch(step * length)
         for start in range(first, last, step):
             channels = min(step, last - start)
@@ -441,7 +441,7 @@ def _batch_norm_grad():
         gw, gb = np.empty(c, F32), np.empty(c, F32)
         through = bool(need[0] and training)
         long_rows, short_rows = loops[is_half(x)]
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
         flat = (bits(g).reshape(shape), bits(x).reshape(shape), *_wide(mean, rstd), _given(weight, c, 1.0))
         flags = bool(through or need[1] or need[2]), bool(need[0]), through, x.dtype.char == "E"
         thread_pool.run(loop, c, (*flat, bits(gx).reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
@@ -472,7 +472,7 @@ def _group_norm_loops(form: Storage):
             n, group = k // groups, k % groups
             row, to = read(x[n, group], held, brain), place(out[n, group], results)
             scale, shift = weight[group], bias[group]
-            _, mean, squares = _with_row(0.0, 0.0, 0.0, row)
+            _, mean, squares = with_long_row(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
@@ -490,13 +490,13 @@ def _group_norm_loops(form: Storage):
             count = mean = squares = 0.0
             for c in range(width):
                 row = read(x[n, group * width + c], held, brain)
-                count, mean, squares = _with_row(count, mean, squares, row)
+                count, mean, squares = with_long_row(count, mean, squares, row)
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):
                 at = group * width + c
                 row, to = read(x[n, at], held, brain), place(out[n, at], results)
-                _normalise(row, F(mean), rstd * weight[group, c], bias[group, c], to)
+                normalise(row, F(mean), rstd * weight[group, c], bias[group, c], to)
                 write(to, out[n, at], brain)
 
     return long_rows, short_rows
@@ -517,7 +517,7 @@ def _group_norm():
         n, c, length = shape
         loop, short_rows = loops[is_half(x)]
         scale, shift = _given(weight, c, 1.0), _given(bias, c, 0.0)
-        if length < _SHORT:
+        if length < SHORT:
             shape, loop = (n, groups, c // groups * length), short_rows
             scale, shift = scale.repeat(length), shift.repeat(length)
         out, mean, rstd = np.empty(x.shape, x.dtype), np.empty((n, groups), F32), np.empty((n, groups), F32)
@@ -587,7 +587,7 @@ def _group_norm_grad_loops(form: Storage):
             plain = along = 0.0
             for c in range(width):
                 at = group * width + c
-                more, product = _along(read(g[n, at], held, brain), read(x[n, at], other, brain), mean)
+                more, product = along_row(read(g[n, at], held, brain), read(x[n, at], other, brain), mean)
                 sums[n, at], dots[n, at] = more, product * rstd
                 plain += more * weight[group, c]
                 along += product * weight[group, c]
@@ -601,7 +601,7 @@ def _group_norm_grad_loops(form: Storage):
                         read(x[n, at], other, brain),
                         place(gx[n, at], results),
                     )
-                    _slopes(slope, row, mean, rstd * weight[group, c], F(along), F(plain), to)
+                    slopes_of_row(slope, row, mean, rstd * weight[group, c], F(along), F(plain), to)
                     write(to, gx[n, at], brain)
 
     return long_rows, short_rows
@@ -609,7 +609,7 @@ def _group_norm_grad_loops(form: Storage):
 
 def _group_norm_grad():
     norm_of_points.backward_loops()
-    _add_up()
+    add_up()
     loops = [_group_norm_grad_loops(form) for form in STORAGES]
 
     def kernel(g, x, weight, mean, rstd, groups, need):
@@ -624,7 +624,7 @@ def _group_norm_grad():
         gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), x.dtype)
         scale, statistics = _given(weight, c, 1.0), [a.reshape(n, groups) for a in _wide(mean, rstd)]
         (long_rows, short_rows), brain = loops[is_half(x)], x.dtype.char == "E"
-        if length < _SHORT:
+        if length < SHORT:
             shape, blocks = (n, groups, c // groups * length), max(1, min(16, n // 4))
             dots, sums = np.zeros((blocks, *shape[1:]), F32), np.zeros((blocks, *shape[1:]), F32)
             flat = bits(g).reshape(shape), bits(x).reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1)
@@ -638,7 +638,7 @@ def _group_norm_grad():
             flat = bits(g).reshape(shape), bits(x).reshape(shape), *statistics, scale.reshape(groups, -1)
             args = (*flat, bits(gx).reshape(len(gx), *shape[1:]), dots, sums, bool(need[0]), brain)
             thread_pool.run(long_rows, n * groups, args, 3 * x.size)
-            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
+            dots, sums = total_of(dots, 0, c), total_of(sums, 0, c)
         return (gx if need[0] else None, *_of_parameters(dots, sums, g, weight, need))
 
     return kernel
