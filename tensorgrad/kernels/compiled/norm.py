@@ -33,7 +33,7 @@ _PIECE = 1 << 15
 
 
 @inner
-def _with_row(count, mean, squares, row):
+def with_long_row(count, mean, squares, row):
     """Does what `with_row` does, piece by piece."""
     for at in range(0, row.size, _PIECE):
         count, mean, squares = with_row(count, mean, squares, row[at : at + _PIECE])
@@ -45,7 +45,7 @@ _along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1
 
 
 @inner
-def _along(g, row, mean):
+def along_row(g, row, mean):
     """Σ g and Σ g (x - mean) of a row."""
     plain = along = 0.0
     for at in range(0, row.size, _PIECE):
@@ -57,13 +57,13 @@ def _along(g, row, mean):
 
 
 @inner(fastmath={"contract"})
-def _normalise(row, mean, factor, shift, to):
+def normalise(row, mean, factor, shift, to):
     for i in range(row.size):
         to[i] = (row[i] - mean) * factor + shift
 
 
 @inner(fastmath={"contract"})
-def _slopes(g, row, mean, factor, along, plain, to):
+def slopes_of_row(g, row, mean, factor, along, plain, to):
     for i in range(row.size):
         to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
 
@@ -101,7 +101,7 @@ def _given(parameter, count: int, number: float):
 
 
 @lru_cache(maxsize=1)
-def _add_up():
+def add_up():
     @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
     def loop(parts, at, out, first, last):
         """Adds up columns, the first of which is column `at`, row by row."""
@@ -115,25 +115,25 @@ def _add_up():
     return loop
 
 
-def _total(parts, at: int, count: int):
+def total_of(parts, at: int, count: int):
     """The sum of the rows of a matrix, of `count` columns from `at` on."""
     made = np.empty(count, F32)
-    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    thread_pool.run(add_up(), count, (parts, at, made), count * len(parts))
     return made
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
 
-_SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
+SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
 _SHORTEST = 16  # the same if the statistics are known
 _BLOCK = 1 << 16  # elements that are read three times before the next ones
 
 
 @inner
-def _block(images, length):
+def together(images, length):
     """Returns how many short channels are processed together."""
-    return max(_SHORT // length + 1, _BLOCK // (images * length))
+    return max(SHORT // length + 1, _BLOCK // (images * length))
 
 
 @lru_cache(maxsize=1)
@@ -209,17 +209,17 @@ def _batch_norm():
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = _with_row(count, mean, squares, x[n, c])
+                count, mean, squares = with_long_row(count, mean, squares, x[n, c])
             variance = squares / count
             rstd = F(1.0 / math.sqrt(variance + eps))
             means[c], rstds[c], variances[c] = mean, rstd, variance
             for n in range(x.shape[0]):
-                _normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
+                normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
 
     @shared(f"void({MATRIX}, {_VECTOR}, {_VECTOR}, float64, {MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        count, step = np.float64(x.shape[0] * length), together(x.shape[0], length)
         for start in range(first, last, step):
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
@@ -268,7 +268,7 @@ def _batch_norm():
             return NotImplemented
         n, c, length = shape
         out, mean, rstd, var = np.empty(x.shape, F32), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
         given = (_given(weight, c, 1.0), _given(bias, c, 0.0))
         thread_pool.run(loop, c, (x.reshape(shape), *given, eps, out.reshape(shape), mean, rstd, var), 3 * x.size)
         return out, mean, var, mean, rstd
@@ -290,7 +290,7 @@ def _batch_norm_grad():
             plain = along = 0.0
             if sums:
                 for n in range(x.shape[0]):
-                    more, product = _along(g[n, c], x[n, c], mean)
+                    more, product = along_row(g[n, c], x[n, c], mean)
                     plain += more
                     along += product
             gb[c], gw[c] = plain, along * rstd
@@ -299,7 +299,7 @@ def _batch_norm_grad():
             if slopes:
                 for n in range(x.shape[0]):
                     if through:
-                        _slopes(g[n, c], x[n, c], mean, scale, F(along), F(plain), gx[n, c])
+                        slopes_of_row(g[n, c], x[n, c], mean, scale, F(along), F(plain), gx[n, c])
                     else:
                         _scaled(g[n, c], scale, gx[n, c])
 
@@ -309,7 +309,7 @@ def _batch_norm_grad():
     )
     def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        count, step = np.float64(x.shape[0] * length), together(x.shape[0], length)
         for start in range(first, last, step):
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
@@ -355,7 +355,7 @@ def _batch_norm_grad():
         gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
         gw, gb = np.empty(c, F32), np.empty(c, F32)
         through = bool(need[0] and training)
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
         flat = (g.reshape(shape), x.reshape(shape), mean, rstd, _given(weight, c, 1.0))
         flags = (bool(through or need[1] or need[2]), bool(need[0]), through)
         thread_pool.run(loop, c, (*flat, gx.reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
@@ -376,7 +376,7 @@ def _group_norm():
         for k in range(first, last):
             n, group = k // groups, k % groups
             row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
-            _, mean, squares = _with_row(0.0, 0.0, 0.0, row)
+            _, mean, squares = with_long_row(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
@@ -389,12 +389,12 @@ def _group_norm():
             n, group = k // groups, k % groups
             count = mean = squares = 0.0
             for c in range(width):
-                count, mean, squares = _with_row(count, mean, squares, x[n, group * width + c])
+                count, mean, squares = with_long_row(count, mean, squares, x[n, group * width + c])
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):
                 at = group * width + c
-                _normalise(x[n, at], F(mean), rstd * weight[group, c], bias[group, c], out[n, at])
+                normalise(x[n, at], F(mean), rstd * weight[group, c], bias[group, c], out[n, at])
 
     def kernel(x, weight, bias, groups, eps):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, bias)
@@ -406,7 +406,7 @@ def _group_norm():
             return NotImplemented
         n, c, length = shape
         scale, shift, loop = _given(weight, c, 1.0), _given(bias, c, 0.0), long_rows
-        if length < _SHORT:
+        if length < SHORT:
             shape, loop = (n, groups, c // groups * length), short_rows
             scale, shift = scale.repeat(length), shift.repeat(length)
         out, mean, rstd = np.empty(x.shape, F32), np.empty((n, groups), F32), np.empty((n, groups), F32)
@@ -435,7 +435,7 @@ def _weighted(g, row, weight, mean):
 
 def _group_norm_grad():
     norm_of_points.backward_loops()
-    _add_up()
+    add_up()
 
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
@@ -472,7 +472,7 @@ def _group_norm_grad():
             plain = along = 0.0
             for c in range(width):
                 at = group * width + c
-                more, product = _along(g[n, at], x[n, at], mean)
+                more, product = along_row(g[n, at], x[n, at], mean)
                 sums[n, at], dots[n, at] = more, product * rstd
                 plain += more * weight[group, c]
                 along += product * weight[group, c]
@@ -481,7 +481,7 @@ def _group_norm_grad():
             if slopes:
                 for c in range(width):
                     at = group * width + c
-                    _slopes(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
+                    slopes_of_row(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
 
     def kernel(g, x, weight, mean, rstd, groups, need):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
@@ -494,7 +494,7 @@ def _group_norm_grad():
         n, c, length = shape
         gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
         scale, statistics = _given(weight, c, 1.0), (mean.reshape(n, groups), rstd.reshape(n, groups))
-        if length < _SHORT:
+        if length < SHORT:
             shape, blocks = (n, groups, c // groups * length), max(1, min(16, n // 4))
             dots, sums = np.zeros((blocks, *shape[1:]), F32), np.zeros((blocks, *shape[1:]), F32)
             flat = (g.reshape(shape), x.reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1))
@@ -508,7 +508,7 @@ def _group_norm_grad():
             thread_pool.run(
                 long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
             )
-            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
+            dots, sums = total_of(dots, 0, c), total_of(sums, 0, c)
         return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
 
     return kernel
