@@ -205,8 +205,9 @@ def from_numpy_dtype(np_dtype) -> dtype:
 class _Default:
     """The dtypes of Python scalars: set by `set_default_dtype`, once per process as in PyTorch."""
 
-    floating: dtype = float32
-    complex: dtype = complex64
+    def __init__(self) -> None:
+        self.floating: dtype = float32
+        self.complex: dtype = complex64
 
 
 DEFAULT = _Default()

@@ -6,7 +6,8 @@ First the tests that need only their own process, as many processes at a time as
 as a user's program runs; then with NumPy alone (TENSORGRAD_FAST=0) those that have come to such a kernel; on emulated
 GPUs; and 30,000 cases of the kernels' fuzzer. Then, with nothing else running, the tests that start processes,
 open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
-test runs where.
+test runs where. On Linux the processes are forked from one that has imported torch and pytest, but not tensorgrad
+(tools/forking.py).
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
 `--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name
@@ -36,9 +37,10 @@ from pathlib import Path
 
 # The files beside this one.
 from changed import affected
+from forking import Server
 from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
 from space import lack, lack_of_memory
-from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, slowest
+from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, around, slowest
 
 TESTS = ROOT / "tests"
 # The same cases every time, however fast the machine is: a change is judged by what it does. On two cores they take
@@ -51,6 +53,12 @@ SPACE, SPACE_FOR_SOME = 3, 1
 MEMORY = 2
 QUICKLY = ["--few", "2", "-m", "not slow"]
 QUICK_SECONDS = 90
+# What suites of tests import: done once, in the process from which they are forked; the first alone for a few suites.
+DATABASES = "torch.testing._internal."
+IMPORTED = ("pytest", "numpy", "torch", f"{DATABASES}common_methods_invocations", f"{DATABASES}common_modules")
+FEW = 4
+# As tests/conftest.py would set them, which is too late there: NumPy reads them when it is imported.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ORDER = ("passed", "failed", "skipped", "xfailed", "xpassed", "error", "errors", "retried")
 ALWAYS_SAID = ("passed", "failed", "retried")
 IN_TERMINAL = {"-s", "--pdb", "--trace", "--capture=no"}
@@ -166,6 +174,8 @@ class Run:
         self.temporary = Path(tempfile.mkdtemp(prefix="tests-"))
         janitor = [sys.executable, str(Path(__file__).with_name("janitor.py")), self.name, str(self.temporary)]
         self.janitor = subprocess.Popen(janitor, stdin=subprocess.PIPE, start_new_session=True, text=True)
+        modules = IMPORTED if len(self.suites) > FEW else IMPORTED[:1]
+        self.server = Server(modules, {**ONE_THREAD, **around(self.name)}) if sys.platform == "linux" else None
 
     @property
     def suites(self) -> list[Suite]:
@@ -173,8 +183,8 @@ class Run:
         return [suite for group in self.groups for suite in group]
 
     def start(self, suite: Suite) -> None:
-        """Starts a suite; the janitor learns the number of its process group."""
-        suite.start(self.temporary, self.name)
+        """Starts a suite, tests forked from the server; the janitor learns the number of its process group."""
+        suite.start(self.temporary, self.name, self.server if suite.unit == "tests" else None)
         assert suite.process is not None and self.janitor.stdin is not None
         self.janitor.stdin.write(f"{suite.process.pid}\n")
         self.janitor.stdin.flush()
@@ -214,6 +224,8 @@ class Run:
 
     def close(self) -> None:
         """Waits until the janitor has cleaned up."""
+        if self.server is not None:
+            self.server.stop()
         assert self.janitor.stdin is not None
         self.janitor.stdin.close()
         self.janitor.wait()

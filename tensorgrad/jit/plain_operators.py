@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from tensorgrad.jit.errors import Error
 from tensorgrad.tensor import Tensor
 
+PERCENT = ("%", "s", "r", "d", "i", "f", "F", "e", "E", "c", "g", "G")  # what may follow a % in a format
 LONGEST = 1 << 28  # elements of a list or characters of a string that a product makes
 
 
@@ -44,6 +46,9 @@ def _with_values(parts: list[str], values: tuple) -> list[tuple[str, Any, bool]]
 
 def _percent(text: str, *values: Any) -> str:
     values = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+    for specifier in re.findall("%(.?)", text, re.DOTALL):
+        if specifier not in PERCENT:  # no widths: they may ask for any amount of memory
+            raise ValueError(f"The specifier %{specifier} is not supported in TorchScript format strings")
     return text % tuple(v.item() if isinstance(v, Tensor) else v for v in values)
 
 

@@ -86,10 +86,10 @@ class Module(Hooked, Stateful, Convertible):
                 )
         put = object.__setattr__
         put(self, "training", True)
-        put(self, "_parameters", Members(self))
-        put(self, "_buffers", Members(self))
+        put(self, "_parameters", Members.of(self))
+        put(self, "_buffers", Members.of(self))
         put(self, "_non_persistent_buffers_set", set())
-        put(self, "_modules", Members(self))
+        put(self, "_modules", Members.of(self))
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -264,7 +264,7 @@ class Module(Hooked, Stateful, Convertible):
         for name, value in old.items():
             if self.__dict__.get(name, self) is value:
                 del self.__dict__[name]
-        object.__setattr__(self, table, Members(self, members))
+        object.__setattr__(self, table, Members.of(self, members))
 
     def _forget(self, name: str) -> None:
         """Removes any member called `name`, so that a member of another kind can take the name."""
