@@ -389,7 +389,8 @@ class State:
             known = found.get(id(scope))
             if known is not None:
                 merged = dict(zip((*known[2], *names), (*known[3], *values), strict=True))
-                keys, names, values, where = known[1] or keys, tuple(merged), tuple(merged.values()), known[4]
+                keys, where = keys if known[1] is None else known[1], known[4]
+                names, values = tuple(merged), tuple(merged.values())
             if names or keys is not None:
                 found[id(scope)] = scope, keys, names, values, where
         self._dicts = list(found.values())

@@ -536,12 +536,12 @@ class _Loader:
                 calls.append(ModuleCallEntry(entry["fqn"]))
                 continue
             in_spec, out_spec = (_pytree.treespec_loads(_text(found[part])) for part in ("in_spec", "out_spec"))
-            arguments = [[self._called_with(a) for a in found[part]] for part in ("inputs", "outputs")]
-            if [in_spec.num_leaves, out_spec.num_leaves] != list(map(len, arguments)):
+            inputs, outputs = ([self._called_with(a) for a in found[part]] for part in ("inputs", "outputs"))
+            if (in_spec.num_leaves, out_spec.num_leaves) != (len(inputs), len(outputs)):
                 raise _Refused(f"the structure of the arguments of {path} is not that of its call")
             if in_spec.type is not tuple or [c.type for c in in_spec.children()] != [tuple, dict]:
                 raise _Refused(f"the structure of the arguments of {path} is not a tuple and a dict")
-            calls.append(ModuleCallEntry(entry["fqn"], ModuleCallSignature(*arguments, in_spec, out_spec)))
+            calls.append(ModuleCallEntry(entry["fqn"], ModuleCallSignature(inputs, outputs, in_spec, out_spec)))
         return calls
 
     def _called_with(self, entry: dict) -> Any:

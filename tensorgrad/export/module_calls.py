@@ -7,6 +7,7 @@ key is `L__self__` and the path of the module, with `@1` for its second call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tensorgrad.nn import Module
@@ -42,7 +43,7 @@ class ModuleCalls:
         aliases = set()
         for table, name, alias, original in _aliased(self.module):
             aliases.add(alias)
-            self.undo.append(lambda table=table, name=name, original=original: table.update({name: original}))
+            self.undo.append(partial(table.update, {name: original}))
         for path, inner in self.module.named_modules(remove_duplicate=False):
             self.paths.setdefault(id(inner), []).append(path)
         for inner in self.module.modules():

@@ -252,7 +252,7 @@ class _Outline:
         for node in self.users:
             frame.made[node] = root.graph.node_copy(node)
         frame.fill(0)
-        root.graph.output(tuple(_mapped(r, frame.value) for r in graph.output_node().args[0]))  # type: ignore[union-attr]
+        root.graph.output(tuple(_mapped(r, frame.value) for r in graph.output_node().args[0]))
         self._share()
         self._dispatch()
         self._assign(names, stored)
@@ -550,7 +550,7 @@ def _without_mutations(program: ExportedProgram) -> Graph:
         for n, s in zip(inputs, program.graph_signature.input_specs, strict=True)
     }
     returned: list[Any] = []
-    for spec, value in zip(specs, result, strict=True):  # type: ignore[arg-type]
+    for spec, value in zip(specs, result, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
             returned.append(value)
             continue

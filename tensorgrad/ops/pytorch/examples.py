@@ -580,7 +580,7 @@ def complete() -> None:
         called = re.match(r" torch\.(special\.)?(\w+)", example.rpartition(">>>")[2])
         if called:  # otherwise it is a heading
             function = (SPECIAL if called[1] else FUNCTIONS)[called[2]]
-            function.__doc__ = f"{function.__doc__.rstrip()}\n\n{example}"
+            function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n{example}"
 
 
 complete()
