@@ -175,7 +175,7 @@ def training_convnet(lib: Any, batch: int = 64) -> tuple[Any, Any, Any]:
     return convnet(lib), lib.randn(batch, 1, 28, 28), lib.arange(batch) % 10
 
 
-def training_gpt(lib: Any, batch: int = 8, **sizes: int) -> tuple[Any, Any, Any]:
+def training_gpt(lib: Any, batch: int = 8, **sizes: Any) -> tuple[Any, Any, Any]:
     """The same for one block of a character model."""
     sizes = {"layers": 1, "width": 256, "context": 64, **sizes}
     numbers = lib.arange(batch * sizes["context"]).reshape(batch, -1) % 65

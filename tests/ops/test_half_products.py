@@ -6,10 +6,11 @@ import pytest
 import tensorgrad as torch
 from tensorgrad.kernels.compiled import casts, table
 from tests.support.alike import alike
-from tests.support.kernels import absent, load_kernels, numpy_only, record_used
+from tests.support.kernels import absent, load_kernels, numpy_only, record_used, used_for_any_size
 
 KINDS = [torch.bfloat16, torch.float16]
-ROWS = [row for row in table.ROWS if row.op in ("linear", "matmul", "mm", "matmul_nt")]
+ROWS = [row for row in table.ROWS if row.op == "half_product"]
+PRODUCTS = [row for row in table.ROWS if row.op in ("linear", "matmul", "mm", "bmm", "matmul_nt", "matmul_tn")]
 needs_kernels = pytest.mark.skipif(bool(absent()), reason=absent())
 SIZES = [(rows, columns, depth) for rows in (1, 2, 6, 7, 40) for columns, depth in ((64, 64), (37, 130), (9, 513))]
 
@@ -70,9 +71,10 @@ def test_the_compiled_kernels_compute_them(monkeypatch):
     for dtype in KINDS:
         for rows in (1, 20):
             x, w = drawn(dtype, rows, 1024), drawn(dtype, 64, 1024)
-            torch.nn.functional.linear(x, w), x @ w.t(), torch.mm(x, w.t())
-            assert {"linear", "matmul", "mm"} <= used
-            used.clear()
+            for call in (torch.nn.functional.linear, lambda x, w: x @ w.t(), lambda x, w: torch.mm(x, w.t())):
+                call(x, w)
+                assert used == {"half_product"}
+                used.clear()
 
 
 @needs_kernels
@@ -90,24 +92,25 @@ def test_a_row_has_the_same_bits_alone_and_among_a_few():
 def test_products_of_any_layout(size, turned, dtype, monkeypatch):
     """Of whole numbers, of which every sum is exact; in more rows, columns and terms than are computed at a time."""
     load_kernels(ROWS)
-    used = record_used(monkeypatch, [row for row in table.ROWS if row.op == "half_product"])
+    used = record_used(monkeypatch, ROWS)
     rows, columns, depth = size
     random = np.random.default_rng(rows)
 
     def whole(*shape):
         return torch.from_numpy(random.integers(-2, 3, shape).astype(np.float32)).to(dtype)
 
-    for lead in ((), (3,)):
-        x = whole(*lead, depth, rows).mT if turned in ("first", "both") else whole(*lead, rows, depth)
-        y = whole(*lead, columns, depth).mT if turned in ("second", "both") else whole(*lead, depth, columns)
-        exact = (x.double() @ y.double()).to(dtype)
-        for threads in (1, 2, 5):
-            before = torch.get_num_threads()
-            torch.set_num_threads(threads)
+    threads = torch.get_num_threads()
+    with used_for_any_size(PRODUCTS):
+        for lead in ((), (3,)):
+            x = whole(*lead, depth, rows).mT if turned in ("first", "both") else whole(*lead, rows, depth)
+            y = whole(*lead, columns, depth).mT if turned in ("second", "both") else whole(*lead, depth, columns)
+            exact = (x.double() @ y.double()).to(dtype)
             try:
-                assert torch.equal(x @ y, exact)
+                for count in (1, 2, 5):
+                    torch.set_num_threads(count)
+                    assert torch.equal(x @ y, exact)
             finally:
-                torch.set_num_threads(before)
+                torch.set_num_threads(threads)
     assert used == {"half_product"}
 
 

@@ -5,8 +5,10 @@ Every way rounds as the ops' NumPy kernels do, and these as PyTorch's.
 - A function of one number has 65,536 results: NumPy's kernel computes all of them once, and they are looked up. So is
   the slope by which the gradient of an activation is multiplied. These results are NumPy's to the bit.
 - Arithmetic on two arrays is computed in float32, in registers.
-- Sums, softmax, norms of rows, cross-entropy and optimizers have kernels of their own for this storage: `STORAGES` of
-  simd/two_bytes.py. The table need not name them.
+- Sums, softmax, norms, cross-entropy, gradients of embeddings and optimizers have kernels of their own for this
+  storage: `STORAGES` of simd/two_bytes.py. The table need not name them, but for norms of images whose channels lie
+  together.
+- Products become float32 where their factors are copied for blocks (matmul_halves.py).
 - All other ops on the list become float32 as a whole, run by their kernels, and are rounded.
 """
 
