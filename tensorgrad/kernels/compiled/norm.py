@@ -615,8 +615,8 @@ def _group_norm_grad():
     def kernel(g, x, weight, mean, rstd, groups, need):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
         if points is not None and g.shape == x.shape and groups:
-            statistics = mean.reshape(len(x), groups), rstd.reshape(len(x), groups)
-            return norm_of_points.backward(g, points, weight, *statistics, bool(need[0]), need, True)
+            per_group = mean.reshape(len(x), groups), rstd.reshape(len(x), groups)
+            return norm_of_points.backward(g, points, weight, *per_group, bool(need[0]), need, True)
         shape = _per_channel(x, g, weight, mean, rstd)
         if shape is None or g.shape != x.shape or g.dtype != x.dtype or not groups:
             return NotImplemented
@@ -629,8 +629,8 @@ def _group_norm_grad():
             dots, sums = np.zeros((blocks, *shape[1:]), F32), np.zeros((blocks, *shape[1:]), F32)
             flat = bits(g).reshape(shape), bits(x).reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1)
             into = bits(gx).reshape(len(gx), *shape[1:])
-            args = (*flat, into, dots, sums, bool(need[0]), -(-n // blocks), brain)
-            thread_pool.run(short_rows, blocks * groups, args, 4 * x.size)
+            blocked = (*flat, into, dots, sums, bool(need[0]), -(-n // blocks), brain)
+            thread_pool.run(short_rows, blocks * groups, blocked, 4 * x.size)
             dots, sums = (a.sum(0).reshape(c, length) for a in (dots, sums))
             dots, sums = dots.sum(1), sums.sum(1)
         else:
