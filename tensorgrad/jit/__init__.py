@@ -127,7 +127,7 @@ def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
 def _marked(obj: Any, mark: str) -> Any:
     if obj is None or obj.__class__ in (bool, str):
         return lambda function: _marked(function, mark)
-    target = obj.fget if builtins.isinstance(obj, property) else obj
+    target: Any = obj.fget if builtins.isinstance(obj, property) else obj
     if hasattr(target, "__dict__"):
         target._torchscript_modifier = mark
     return obj

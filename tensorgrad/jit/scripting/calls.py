@@ -83,7 +83,7 @@ def _method(e: Any, owner: Typed, name: str, node: ast.Call) -> Any:
         found = results.of_container(kind, name, [a.type for a in args])
         if found is None:
             raise e.unfit(f"a {kind} has no method {name}", node, Typed("", NONE))
-        named = {k.arg: e.typed(k.value) for k in node.keywords}
+        named = {str(k.arg): e.typed(k.value) for k in node.keywords}
         if name == "sort" and "key" in named:
             raise e.refused("sort() with a key is not supported", node, UnsupportedNodeError)
         if name == "append":

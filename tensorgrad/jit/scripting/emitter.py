@@ -14,7 +14,7 @@ from tensorgrad.jit.scripting.types import ANY, INT, NONE, STR, TENSOR, Type, fi
 from tensorgrad.jit.scripting.values import Items, Modules, Object, Ranged, Test, Typed
 from tensorgrad.jit.text import literal
 
-GUARDS = {torch.no_grad: functional.no_grad, torch.enable_grad: functional.enable_grad}
+GUARDS: dict[Any, Any] = {torch.no_grad: functional.no_grad, torch.enable_grad: functional.enable_grad}
 PLAIN = bool | int | float | complex | str | None
 
 

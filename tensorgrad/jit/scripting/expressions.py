@@ -357,7 +357,8 @@ class Expressions:
     def _both(self, node: ast.BoolOp) -> Test:
         """`a and b`, `a or b`."""
         both = isinstance(node.op, ast.And)
-        before, parts, start = dict(self.variables), [], len(self.lines)
+        before, start = dict(self.variables), len(self.lines)
+        parts: list[Test] = []
         for one in node.values:
             test = self.condition(one)
             if test.static is not None:
@@ -472,8 +473,8 @@ class Expressions:
         if asked is builtins.hasattr:
             owner, attribute = self.value(node.args[0]), ast.literal_eval(node.args[1])
             if isinstance(owner, Modules):
-                found = hasattr(owner.module, attribute)
-                return Test(str(found), found)
+                there = hasattr(owner.module, attribute)
+                return Test(str(there), there)
             raise NotWritable("hasattr of this")
         if name in ("is_scripting", "is_tracing", "_is_tracing", "is_compiling", "is_exporting"):
             return Test(str(name == "is_scripting"), name == "is_scripting")

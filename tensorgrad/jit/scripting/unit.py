@@ -123,7 +123,7 @@ class Unit:
         if function not in self.functions:
             top = function.__module__.partition(".")[0]
             self.root = self.root or top
-            if top != self.root and top != "tensorgrad":
+            if top != self.root:
                 try:
                     return self._compiled(function)
                 except (RuntimeError, FrontendError) as error:  # another library's, written without TorchScript in mind
@@ -424,7 +424,14 @@ class Unit:
             return cls.methods[name]
         function: Any = getattr(type(module), name, None)
         if name == "forward":
-            own = next((FORWARDS[c] for c in type(module).__mro__ if c in FORWARDS and c.forward is function), None)
+            own = next(
+                (
+                    FORWARDS[c]
+                    for c in type(module).__mro__
+                    if c in FORWARDS and getattr(c, "forward", None) is function
+                ),
+                None,
+            )
             function = own or function
         if name in vars(module) or not callable(function):
             raise NotWritable(f"{type(module).__name__} has no method {name} of its class")
@@ -433,7 +440,12 @@ class Unit:
         source = Source(function)
         signature, emitter = self._signature(source, name, Modules("self", module, cls))
         cls.methods[name] = signature
-        self._body(signature, emitter, source, name, f"self: {cls.name}")
+        try:
+            self._body(signature, emitter, source, name, f"self: {cls.name}")
+        except (RuntimeError, FrontendError) as error:
+            if _of_library(module):
+                raise NotWritable(str(error)) from error
+            raise
         return signature
 
     def method_call(self, e: Any, owner: Modules, name: str, node: ast.Call) -> Any:
