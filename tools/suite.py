@@ -34,14 +34,15 @@ class Suite:
         retried: Those of them which have passed then.
         seconds: How long the tests of each file have taken so far.
         reaching: Names what of which only tests that reach compiled kernels are repeated with NumPy alone.
+        modules: What the process has imported that it is forked from; nothing if it begins as a new interpreter.
     """
 
     def __init__(
         self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, reaching: str = "",
-        **environment,
+        modules: tuple[str, ...] = (), **environment,
     ):  # fmt: skip
         self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
-        self.reaching = reaching
+        self.reaching, self.modules = reaching, modules
         stem = re.sub(r"\W+", "-", name)
         self.log, self.progress = LOGS / f"{stem}.log", LOGS / f"{stem}.progress"
         self.done, self.read = 0, 0

@@ -619,6 +619,17 @@ def test_formats_of_small_numbers_are_near_float32(make):
     assert {"float32", "dynamic int8", "bfloat16"} <= runs.keys() and ("torch float32" in runs) == with_torch
 
 
+@pytest.mark.parametrize("make", [
+    lambda lib: small_numbers.training_perceptron(lib, 4), lambda lib: small_numbers.training_convnet(lib, 4),
+    lambda lib: small_numbers.training_gpt(lib, 2, width=16, context=8),
+], ids=["perceptron", "convnet", "gpt"])  # fmt: skip
+def test_training_under_autocast_is_near_float32(make):
+    with_torch = find_spec("torch") is not None
+    runs = small_numbers.trainings(make, with_torch)
+    cells = small_numbers.line("it", small_numbers.in_turns(runs, 1, 0.0), small_numbers.TRAINED).split(" | ")
+    assert len(cells) == 1 + len(small_numbers.TRAINED) and len(runs) == (4 if with_torch else 2)
+
+
 def test_a_format_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setitem(small_numbers.CLOSE, "bfloat16", 0.0)
     with pytest.raises(AssertionError, match=r"bfloat16 is 0\.00"):

@@ -256,6 +256,7 @@ def matrices(d: Draw) -> str:
         "matmul._TINY": d.one(-1, 1 << 16), "matmul_halves._SMALL": 0,
         "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
+        "matmul_halves._FEW": d.one(0, 6),
     }  # fmt: skip
 
     def factor(*shape):  # stored directly, or as the transpose of its storage
@@ -754,7 +755,8 @@ FAMILIES: dict[str, Family] = {
     "joint": Family(joint, words("joint_add joint_sub joint_mul joint_div")),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
-        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum"),
+        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum "
+                        "half_product"),
         words("mv dot vdot addmv baddbmm addbmm"), sums=True, special=INFINITE,
     ),
     "small_weights": Family(
