@@ -48,7 +48,7 @@ class Pieces(torch.nn.Module):
 class Places(torch.nn.Module):
     def forward(self, a: str, b: str, n: int, t: float):
         return [a.find("l"), a.find("l", 3), a.find("l", 1, 3), a.find("?"), a.rfind("l"), a.rfind("l", 0, 3),
-                a.count("l"), a.count("l", 3), a.count(""), int("12"), int(b == "x")]  # fmt: skip
+                a.count("l"), a.count("l", 3), int("12"), int(b == "x")]  # fmt: skip
 
 
 class Kinds(torch.nn.Module):

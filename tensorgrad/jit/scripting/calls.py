@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad import devices, jit
+from tensorgrad import devices
 from tensorgrad.jit.plain_operators import PLAIN
 from tensorgrad.jit.scripting import functional, results
 from tensorgrad.jit.scripting.errors import NotWritable, UnsupportedNodeError
@@ -159,7 +159,7 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
     ):  # fmt: skip
         test = e.condition(node)
         return Typed(test.text if test.static is None else str(test.static), BOOL)
-    if function is jit.annotate or function is typing.cast:
+    if function is torch.jit.annotate or function is typing.cast:
         kind = e.annotation(node.args[0])
         return Typed(f"annotate({kind}, {e.as_type(e.typed(node.args[1], kind), kind, node).text})", kind)
     if getattr(function, "__self__", None) is not None and inspect.ismethod(function):

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.jit.scripting import results
+from tensorgrad.jit.scripting.calls import call
 from tensorgrad.jit.scripting.errors import NotSupportedError, NotWritable, UnsupportedNodeError, refused
 from tensorgrad.jit.scripting.source import MISSING
 from tensorgrad.jit.scripting.types import (
@@ -748,8 +749,6 @@ class Expressions:
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def of_call(self, node: ast.Call, wanted: Type | None = None) -> Any:
-        from tensorgrad.jit.scripting.calls import call
-
         return call(self, node, wanted)
 
 

@@ -27,7 +27,7 @@ from tensorgrad.jit.scripting.types import (
     of_node,
     of_value,
 )
-from tensorgrad.jit.scripting.values import Method, Modules, Object, Typed
+from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Typed
 from tensorgrad.jit.text import identifier, literal
 from tensorgrad.nn import Module
 from tensorgrad.tensor import Tensor
@@ -441,8 +441,6 @@ class Unit:
         if name in ("values", "keys", "items", "children") and name not in vars(type(owner.module)).get(
             "__annotations__", {}
         ):
-            from tensorgrad.jit.scripting.values import Items
-
             keys = Object(tuple(owner.module._modules))
             return (
                 owner if name in ("values", "children") else keys if name == "keys" else Items([_Names(owner), owner])
