@@ -10,15 +10,21 @@ from typing import Any
 from benchmarks import worker
 from benchmarks.rows.inference import SERVED, served
 
+CALLS = 8  # after which a region has its plan
 
-def eager(torch, name: str) -> Callable[[], Any]:
-    """Returns the function that asks a model of tensorgrad or torch."""
+
+def asked(torch, name: str, plan: bool) -> Callable[[], Any]:
+    """Returns the function that asks a model of tensorgrad or torch, as it is or compiled."""
     model, x = served(torch, name), SERVED[name](torch)
+    if plan:
+        model = torch.compile(model, fullgraph=True)  # an error, should there be none
 
     def ask():
         with torch.inference_mode():
             return model(x)
 
+    for _ in range(CALLS if plan else 0):
+        ask()
     return ask
 
 
@@ -37,7 +43,7 @@ def exported(onnxruntime, name: str, threads: int) -> Callable[[], Any]:
 
 
 class Worker(worker.Worker):
-    """Runs clients; a row is the name of a model and their number, as in "mlp 4"."""
+    """Runs clients; a row is the name of a model, their number, and whether a plan answers: "mlp 4 plan"."""
 
     def __init__(self, name: str, threads: int, clock: str):
         super().__init__(name, threads, clock)
@@ -50,11 +56,12 @@ class Worker(worker.Worker):
 
     def each(self, row: str, seconds: float) -> dict:
         """Measures each answer for `seconds`, at least one a client; all clients begin together."""
-        name, clients = row.split()
+        name, clients, *plan = row.split()
         ask = self.steps.get(name)
         if ask is None:
             onnx = self.name == "onnxruntime"
-            ask = self.steps[name] = exported(self.torch, name, self.count) if onnx else eager(self.torch, name)
+            ask = exported(self.torch, name, self.count) if onnx else asked(self.torch, name, bool(plan))
+            self.steps[name] = ask
             worker.settle(ask)
         gate, clock = threading.Barrier(int(clients)), self.clock
         times: list[list[float]] = [[] for _ in range(int(clients))]

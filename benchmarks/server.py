@@ -4,11 +4,11 @@
     python -m benchmarks.server --write              also writes it to docs/benchmarks/server.md
     python -m benchmarks.server --threads 2          threads of each library (default: 1, as docs/serving.md says)
 
-The models are those of `examples/serve.py`. The clients are threads of one process, as those that FastAPI answers from,
-without HTTP: what that takes is the same for every library. The libraries take turns. Of all answers the table has the
-median (p50) and the 99th percentile (p99); ratios are medians over the turns, with their quartiles. A second table has
-what the libraries take on a disk. onnxruntime runs the models as torch exports them; for it, onnx and onnxruntime must
-be installed.
+The models are those of `examples/serve.py`; tensorgrad runs them op by op, and by a plan (`torch.compile(model)`). The
+clients are threads of one process, as those that FastAPI answers from, without HTTP: what that takes is the same for
+every library. The libraries take turns. Of all answers the table has the median (p50) and the 99th percentile (p99);
+ratios are medians over the turns, with their quartiles. A second table has what the libraries take on a disk.
+onnxruntime runs the models as torch exports them; for it, onnx and onnxruntime must be installed.
 """
 
 from __future__ import annotations
@@ -23,32 +23,47 @@ from collections.abc import Iterable
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.measure import REST, percentile, spread
 from benchmarks.processes import COLUMNS, ROOT, Column, Failure, Process, end_in_order
 from benchmarks.report import duration
 from benchmarks.rows.inference import SERVED
 
-LIBRARIES = {
-    "tensorgrad": COLUMNS["fast"],
-    "torch": COLUMNS["torch"],
-    "onnxruntime": Column("onnxruntime", "onnxruntime", {}),
+
+class Way(NamedTuple):
+    """How a library answers."""
+
+    column: Column
+    needed: tuple[str, ...]  # packages
+    own: bool = False  # it is tensorgrad
+    plan: bool = False
+
+
+WAYS = {
+    "tensorgrad": Way(COLUMNS["fast"], ("numpy",), own=True),
+    "tensorgrad, plan": Way(COLUMNS["fast"], ("numpy",), own=True, plan=True),
+    "torch": Way(COLUMNS["torch"], ("torch",)),
+    "onnxruntime": Way(Column("onnxruntime", "onnxruntime", {}), ("torch", "onnx", "onnxruntime")),
 }
-NEEDED = {"tensorgrad": ("numpy",), "torch": ("torch",), "onnxruntime": ("torch", "onnx", "onnxruntime")}
+OWN = [name for name, way in WAYS.items() if way.own]
 CLIENTS = (1, 4)
 TURNS, SECONDS = 9, 0.3
-HEAD = "| model | clients | library | p50 | p99 | tensorgrad's p50 to it | p99 |\n|---|--:|---|--:|--:|--:|--:|"
+HEAD = (
+    "| model | clients | library | p50 | p99 | tensorgrad's p50 to it | p99 | the plan's p50 to it | p99 |\n"
+    "|---|--:|---|--:|--:|--:|--:|--:|--:|"
+)
 
 
-def available() -> dict[str, Column]:
+def available() -> list[str]:
     """Returns the libraries that are installed, and prints a line for each that is not."""
-    found = {}
-    for name, column in LIBRARIES.items():
-        missing = [package for package in NEEDED[name] if find_spec(package) is None]
+    found = []
+    for name, way in WAYS.items():
+        missing = [package for package in way.needed if find_spec(package) is None]
         if missing:
             print(f"{name}: skipped, {' and '.join(missing)} is not installed")
         else:
-            found[name] = column
+            found.append(name)
     return found
 
 
@@ -58,10 +73,11 @@ def lines(model: str, clients: int, turns: dict[str, list[list[float]]]) -> list
     for library, parts in turns.items():
         times = [one for part in parts for one in part]
         cells = [duration(statistics.median(times)), duration(percentile(times, 0.99))]
-        for share in (0.5, 0.99):
-            pairs = zip(turns["tensorgrad"], parts, strict=True)
-            middle, low, high = spread([percentile(a, share) / percentile(b, share) for a, b in pairs])
-            cells.append("" if library == "tensorgrad" else f"{middle:.2f} ({low:.2f}–{high:.2f})")
+        for own in OWN:
+            for share in (0.5, 0.99):
+                pairs = zip(turns[own], parts, strict=True)
+                middle, low, high = spread([percentile(a, share) / percentile(b, share) for a, b in pairs])
+                cells.append("" if library == own else f"{middle:.2f} ({low:.2f}–{high:.2f})")
         found.append(f"| {model} | {clients} | {library} | {' | '.join(cells)} |")
     return found
 
@@ -72,14 +88,14 @@ def measure(running: dict[str, Process], turns: int, seconds: float) -> list[str
     print(HEAD, flush=True)
     for model in SERVED:
         for clients in CLIENTS:
-            row = f"{model} {clients}"
-            for process in running.values():
-                process.ask(do="each", row=row, seconds=seconds / 4)
+            rows = {name: f"{model} {clients}{' plan' if WAYS[name].plan else ''}" for name in running}
+            for name, process in running.items():
+                process.ask(do="each", row=rows[name], seconds=seconds / 4)
             times: dict[str, list[list[float]]] = {name: [] for name in running}
             for _ in range(turns):
                 for name, process in running.items():
                     time.sleep(REST)
-                    times[name].append(process.ask(do="each", row=row, seconds=seconds)["times"])
+                    times[name].append(process.ask(do="each", row=rows[name], seconds=seconds)["times"])
             table += lines(model, clients, times)
             print("\n".join(table[-len(running) :]), flush=True)
     return table
@@ -110,7 +126,7 @@ def megabytes(files: Iterable[Path]) -> float:
 def sizes(libraries: Iterable[str]) -> str:
     """Formats what the libraries take on a disk, with all that they need."""
     lines = ["| installed | MB |", "|---|--:|"]
-    for library in libraries:
+    for library in dict.fromkeys(WAYS[name].column.library for name in libraries):
         needed = closure("numpy" if library == "tensorgrad" else library)
         total = sum(megabytes(Path(str(one.locate_file(file))) for file in one.files or ()) for one in needed.values())
         names = ", ".join(sorted({*needed, library} - {library}))
@@ -129,9 +145,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/server.md")
     given = parser.parse_args()
     before = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    running = {
-        name: Process(column, given.threads, module="benchmarks.clients") for name, column in available().items()
-    }
+    running = {name: Process(WAYS[name].column, given.threads, module="benchmarks.clients") for name in available()}
     try:
         versions: dict[str, str] = {}
         for process in running.values():

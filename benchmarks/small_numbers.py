@@ -1,4 +1,4 @@
-"""Measures models whose weights have 8 or 4 bits, beside float32 and PyTorch's formats.
+"""Measures models whose weights have 8 or 4 bits, and training in bfloat16, beside float32 and PyTorch's formats.
 
     python -m benchmarks.small_numbers             prints the tables
     python -m benchmarks.small_numbers --write     also writes them to docs/benchmarks/small_numbers.md
@@ -10,6 +10,9 @@ ratios to our float32, with the first and third quartile. Before that, results a
 Decoders have the layers of Llama and random weights. One token is computed after 128 others, of which keys and values
 are kept; a prompt is 128 tokens at once. A product is one row with a matrix: the bytes of weights that it reads in a
 second, as a share of those that a copy of large arrays reads and writes.
+
+A training step is forward, backward and optimizer. Under autocast, parameters stay float32 and products are computed
+from bfloat16. Losses after a few steps are compared with those of float32.
 
 For the memory, a process of its own builds a decoder in float32, quantizes it, and computes two tokens. The figures are
 the bytes of the model's tensors, what the process has in memory beyond them (Python, NumPy and the package included),
@@ -37,6 +40,7 @@ import tensorgrad
 from benchmarks.measure import in_turns, spread
 from benchmarks.probe import resident
 from benchmarks.processes import ROOT
+from benchmarks.rows.models import convnet, gpt
 
 ROUNDS, SECONDS = 9, 0.2  # how long a format runs in each round
 CACHED, PROMPT, VOCABULARY, GROUP = 128, 128, 32000, 32
@@ -155,6 +159,71 @@ def candidates(make: Callable[[Any], tuple[Any, tuple]], with_torch: bool = True
     return runs
 
 
+# --- training --------------------------------------------------------------------------------------------------------
+
+STEPS = 5  # that are trained before losses are compared
+TRAINED = ("float32", "autocast", "torch float32", "torch autocast")
+
+
+def training_perceptron(lib: Any, batch: int = 64) -> tuple[Any, Any, Any]:
+    """The model, a batch, and targets."""
+    return perceptron(lib)[0], lib.randn(batch, 784), lib.arange(batch) % 10
+
+
+def training_convnet(lib: Any, batch: int = 64) -> tuple[Any, Any, Any]:
+    """The same for digits."""
+    return convnet(lib), lib.randn(batch, 1, 28, 28), lib.arange(batch) % 10
+
+
+def training_gpt(lib: Any, batch: int = 8, **sizes: Any) -> tuple[Any, Any, Any]:
+    """The same for one block of a character model."""
+    sizes = {"layers": 1, "width": 256, "context": 64, **sizes}
+    numbers = lib.arange(batch * sizes["context"]).reshape(batch, -1) % 65
+    return gpt(lib, **sizes), numbers, numbers
+
+
+TRAININGS: dict[str, Callable[[Any], tuple[Any, Any, Any]]] = {
+    "MLP 784-1024-1024-10, 64 examples": training_perceptron,
+    "MLP 784-1024-1024-10, 512 examples": lambda lib: training_perceptron(lib, 512),
+    "ConvNet, 64 digits": training_convnet,
+    "GPT block, width 256, 8 × 64 characters": training_gpt,
+}
+
+
+def training(name: str, make: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[], Any]:
+    """A function that trains one step and returns the loss."""
+    if name.startswith("torch"):
+        import torch as lib
+    else:
+        lib = tensorgrad
+    lib.manual_seed(0)
+    model, given, targets = make(lib)
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step() -> Any:
+        with lib.autocast("cpu", lib.bfloat16, enabled=name.endswith("autocast")):
+            found = model(given)
+            loss = lib.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), targets.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def trainings(make: Callable[[Any], tuple[Any, Any, Any]], with_torch: bool = True) -> dict[str, Callable[[], Any]]:
+    """The training step of each kind. Raises: AssertionError if a loss is far from that of float32."""
+    runs = {name: training(name, make) for name in TRAINED if with_torch or not name.startswith("torch")}
+    losses = {name: [float(run()) for _ in range(STEPS)][-1] for name, run in runs.items()}
+    for name, loss in losses.items():
+        expected = losses["float32"]
+        assert abs(loss - expected) <= 0.05 * expected, (
+            f"{name}: the loss is {loss:.3f}, that of float32 {expected:.3f}"
+        )
+    return runs
+
+
 def products(outputs: int, inputs: int, with_torch: bool = True) -> tuple[dict[str, Callable], dict[str, int]]:
     """Products of one row with a matrix in each format, and the bytes of the matrix."""
     lib: Any = tensorgrad
@@ -244,6 +313,9 @@ def speeds(say: Callable[[str], None]) -> None:
     say(head("model", FORMATS + THEIRS))
     for title, make in MODELS.items():
         say(line(title, in_turns(candidates(make), ROUNDS, SECONDS), FORMATS + THEIRS))
+    say("\n" + head("training step", TRAINED))
+    for title, learn in TRAININGS.items():
+        say(line(title, in_turns(trainings(learn), ROUNDS, SECONDS), TRAINED))
     copy = bandwidth()
     say(f"\nA copy moves {copy / 1e9:.1f} GB/s.\n\n" + head("one row × weights", PRODUCT_COLUMNS))
     for outputs, inputs in PRODUCTS:

@@ -14,7 +14,7 @@ language = "en"
 release = version = versions.tensorgrad
 html_title = f"tensorgrad {release}"
 html_logo = html_favicon = "_static/logo.svg"
-extensions = ["myst_parser", "pictures", "reference", "pages", "frame", "notebooks", "gallery", "playground"]
+extensions = ["myst_parser", "pictures", "reference", "pages", "frame", "notebooks", "gallery", "playground", "lite"]
 exclude_patterns = ["_ext", "_static"]
 nitpicky = True
 default_role = "code"

@@ -13,6 +13,10 @@ KNOWN = (
 class device:
     """The location of a tensor: a device type and, for types with several devices, an index.
 
+    Args:
+        type: "cpu", "cuda", "meta", …, also with an index, as in "cuda:1"; or a device.
+        index: which one of its type; None for the current one.
+
     >>> torch.device("cuda", 1), torch.device("cpu")
     (device(type='cuda', index=1), device(type='cpu'))
 

@@ -205,8 +205,9 @@ def from_numpy_dtype(np_dtype) -> dtype:
 class _Default:
     """The dtypes of Python scalars: set by `set_default_dtype`, once per process as in PyTorch."""
 
-    floating: dtype = float32
-    complex: dtype = complex64
+    def __init__(self) -> None:
+        self.floating: dtype = float32
+        self.complex: dtype = complex64
 
 
 DEFAULT = _Default()
@@ -301,6 +302,9 @@ PROMOTION.update(((d, d), d) for d in FLOAT8)
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """Returns the smallest dtype to which both `type1` and `type2` can be converted.
 
+    Args:
+        type1, type2: two dtypes.
+
     Raises:
         RuntimeError: For uint16, uint32 or uint64 with anything but itself and floating-point types.
 
@@ -370,7 +374,10 @@ _LIMITS = {
 class finfo:
     """Numerical limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
 
-    For a complex dtype these are the limits of its real part. Raises TypeError for integer dtypes.
+    For a complex dtype these are the limits of its real part.
+
+    Raises:
+        TypeError: For integer dtypes.
 
     >>> torch.finfo(torch.float32).eps
     1.1920928955078125e-07
@@ -395,7 +402,10 @@ class finfo:
 
 
 class iinfo:
-    """Numerical limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
+    """Numerical limits of an integer dtype: `bits min max`.
+
+    Raises:
+        TypeError: For other dtypes.
 
     >>> torch.iinfo(torch.int8).max
     127

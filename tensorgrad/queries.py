@@ -22,6 +22,9 @@ StorageBase = UntypedStorage  # in PyTorch the base class of this class only
 def is_tensor(obj) -> bool:
     """Returns whether `obj` is a tensor.
 
+    Args:
+        obj: any object.
+
     >>> torch.is_tensor(torch.ones(1)), torch.is_tensor([1.0])
     (True, False)
     """

@@ -13,6 +13,9 @@ SYMBOLS: list[type] = []  # classes that stand for a size that is not known
 class Size(tuple[int, ...]):
     """The shape of a tensor: a tuple with the additional method `numel()`.
 
+    Args:
+        sizes: integers.
+
     >>> torch.zeros(2, 3).shape
     torch.Size([2, 3])
     >>> torch.Size([2, 3]).numel()

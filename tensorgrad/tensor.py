@@ -225,6 +225,9 @@ class Tensor(TensorMethods):
     def size(self, dim: int | None = None):
         """Returns the shape, or the size of dimension `dim`.
 
+        Args:
+            dim: a dimension; None for all.
+
         Raises:
             IndexError: If the dimension is out of range.
 
@@ -360,6 +363,9 @@ class Tensor(TensorMethods):
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Returns a NumPy array that shares the tensor's memory. `force=True` detaches and copies to the host first.
+
+        Args:
+            force: whether to detach, copy to the host and resolve what NumPy cannot share, instead of raising an error.
 
         Raises:
             RuntimeError: If the tensor requires grad (outside `no_grad`).

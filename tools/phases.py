@@ -61,6 +61,8 @@ ABOUT_PROCESSES = re.compile(
 # Seconds that files take, measured on two cores, where they are many more than their length suggests. They say which
 # suites are divided, and which start first.
 SECONDS = {
+    "capture/test_aliases.py": 11, "capture/test_reachable.py": 11, "capture/test_regions.py": 5,
+    "capture/test_replaced.py": 17, "capture/test_training_forward.py": 6,
     "compat/test_environment.py": 12,
     "cuda/test_amp.py": 18, "cuda/test_benchmark.py": 15, "cuda/test_examples.py": 12, "cuda/test_fuzz.py": 38,
     "cuda/test_nn.py": 13, "cuda/test_ops.py": 35,
@@ -90,6 +92,7 @@ SECONDS = {
     "viz/test_viz_explore.py": 10, "viz/test_viz_pictures.py": 16,
 }  # fmt: skip
 BYTES_A_SECOND = 12_000  # of all other files
+REPEATED = 1 / 4  # what of a part's time its tests that reach compiled kernels take with NumPy alone
 # A suite of many more seconds is divided: files of a part run in one process, in the order of their names.
 LARGEST_PART = 75
 SMALL_PART = 10  # seconds; folders with fewer share a process
@@ -125,7 +128,8 @@ class Part:
     @property
     def seconds(self) -> float:
         """About how long its files take: the longest parts are started first."""
-        return sum(map(seconds_of, self.files))
+        part = REPEATED if self.reaching and self.kernels == NUMPY else 1
+        return part * sum(map(seconds_of, self.files))
 
 
 def seconds_of(file: Path) -> float:
@@ -209,8 +213,8 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 def _divided(part: Part) -> list[Part]:
     """Returns the part, or several of about the same length, each of files that follow each other."""
-    whole = part.seconds
-    number = max(1, round(whole / LARGEST_PART))
+    whole = sum(map(seconds_of, part.files))
+    number = max(1, round(part.seconds / LARGEST_PART))
     pieces: list[list[Path]] = [[] for _ in range(number)]
     before = 0.0
     for file in part.files:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from forking import Process, Server
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "tests"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
@@ -32,14 +34,15 @@ class Suite:
         retried: Those of them which have passed then.
         seconds: How long the tests of each file have taken so far.
         reaching: Names what of which only tests that reach compiled kernels are repeated with NumPy alone.
+        modules: What the process has imported that it is forked from; nothing if it begins as a new interpreter.
     """
 
     def __init__(
         self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, reaching: str = "",
-        **environment,
+        modules: tuple[str, ...] = (), **environment,
     ):  # fmt: skip
         self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
-        self.reaching = reaching
+        self.reaching, self.modules = reaching, modules
         stem = re.sub(r"\W+", "-", name)
         self.log, self.progress = LOGS / f"{stem}.log", LOGS / f"{stem}.progress"
         self.done, self.read = 0, 0
@@ -47,22 +50,21 @@ class Suite:
         self.machine: dict[str, str] = {}
         self.retried: list[str] = []
         self.seconds: Counter = Counter()
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen | Process | None = None
         self.took = 0.0
 
-    def start(self, temporary: Path, run: str) -> None:
+    def start(self, temporary: Path, run: str, server: Server | None = None) -> None:
         """Starts the process.
 
         Args:
             temporary: Where its temporary files go.
             run: The name of this run of tests, which all processes that it starts carry in their environment.
+            server: What forks it; None if it begins as a new interpreter.
         """
         self.progress.write_text("")
         # A short name: the path of a socket has at most 107 bytes, and browsers make theirs some folders further down.
         folder = tempfile.mkdtemp(prefix="", dir=temporary)
-        # PYTHONDONTWRITEBYTECODE would have every process compile the package's files again.
-        given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
+        environment = {**around(run), **self.environment, "TESTS_PROGRESS": str(self.progress)}
         environment["TMPDIR"] = folder
         environment["TESTS_SHARED"] = str(temporary)  # among the suites of a run: tests/support/processes.py
         command = list(self.command)
@@ -70,12 +72,13 @@ class Suite:
             environment["TESTS_REACHED"] = str(temporary / f"reached-{self.reaching}")
             command += ["-p", "tools.reaching"]
         environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
-        files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
         with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by tools/tests.py
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
-            )
+            if server is not None:
+                (self.process,) = server.start(command[1:], [environment], [(log.fileno(), log.fileno())], ROOT)
+            else:
+                files: dict = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+                self.process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **files)
 
     def waits_for(self, group: Sequence[Suite]) -> bool:
         """Returns whether others must end first: they find out which of its tests need not be repeated."""
@@ -158,6 +161,15 @@ class Suite:
     def status(self) -> int:
         """The exit status after tests that depend on the machine were repeated."""
         return 0 if self.retried and len(self.retried) == len(self.failed) else self.raw_status
+
+
+def around(run: str) -> dict[str, str]:
+    """Returns the environment of all processes of a run, by which they are found when it ends.
+
+    PYTHONDONTWRITEBYTECODE would have every process compile the package's files again.
+    """
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**given, f"TESTS_RUN_{run}": "1"}
 
 
 def slowest(suites: Sequence[Suite]) -> list[str]:

@@ -6,7 +6,8 @@ First the tests that need only their own process, as many processes at a time as
 as a user's program runs; then with NumPy alone (TENSORGRAD_FAST=0) those that have come to such a kernel; on emulated
 GPUs; and 30,000 cases of the kernels' fuzzer. Then, with nothing else running, the tests that start processes,
 open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
-test runs where.
+test runs where. On Linux those of the first phase are forked from processes that have imported torch and pytest, but
+not tensorgrad (tools/forking.py).
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
 `--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name
@@ -35,10 +36,11 @@ from collections import Counter
 from pathlib import Path
 
 # The files beside this one.
-from changed import affected
-from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
+from changed import affected, graph
+from forking import Server
+from phases import COMPILED, NUMPY, PROCESSES, Part, has_compiled_kernels, phases, test_files
 from space import lack, lack_of_memory
-from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, slowest
+from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, around, slowest
 
 TESTS = ROOT / "tests"
 # The same cases every time, however fast the machine is: a change is judged by what it does. On two cores they take
@@ -51,6 +53,12 @@ SPACE, SPACE_FOR_SOME = 3, 1
 MEMORY = 2
 QUICKLY = ["--few", "2", "-m", "not slow"]
 QUICK_SECONDS = 90
+# What suites of tests import, and those that use PyTorch's test databases: done once, where they are forked from.
+IMPORTED = ("pytest", "numpy", "torch")
+DATABASES = "torch.testing._internal."
+OF_DATABASES = (*IMPORTED, f"{DATABASES}common_methods_invocations", f"{DATABASES}common_modules")
+# As tests/conftest.py would set them, which is too late there: NumPy reads them when it is imported.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ORDER = ("passed", "failed", "skipped", "xfailed", "xpassed", "error", "errors", "retried")
 ALWAYS_SAID = ("passed", "failed", "retried")
 IN_TERMINAL = {"-s", "--pdb", "--trace", "--capture=no"}
@@ -116,7 +124,22 @@ def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 
         return None
     limit = ["--within", str(quickly)] if quickly else []
     command = [*PYTEST, *limit, *options, *targets]
-    return Suite(f"{part.name}, {part.kernels}", command, reaching=part.reaching, **part.environment)
+    name, modules = f"{part.name}, {part.kernels}", imported(part)
+    return Suite(name, command, reaching=part.reaching, modules=modules, **part.environment)
+
+
+def imported(part: Part) -> tuple[str, ...]:
+    """Returns the modules that the process of a part is forked with; none if it is to begin as users' processes do."""
+    if sys.platform != "linux" or PROCESSES in part.name:
+        return ()
+    files = {file.relative_to(ROOT).as_posix() for file in part.files if TESTS in file.parents}
+    found: set[str] = set()
+    while new := files - found:
+        found |= new
+        files = {file for name in new for file in graph(ROOT).imports(name) if file.startswith("tests/")}
+    if not found:
+        return IMPORTED[:1]
+    return OF_DATABASES if any(DATABASES in (ROOT / name).read_text(encoding="utf-8") for name in found) else IMPORTED
 
 
 def groups_of(arguments: list[str]) -> list[list[Suite]]:
@@ -166,6 +189,9 @@ class Run:
         self.temporary = Path(tempfile.mkdtemp(prefix="tests-"))
         janitor = [sys.executable, str(Path(__file__).with_name("janitor.py")), self.name, str(self.temporary)]
         self.janitor = subprocess.Popen(janitor, stdin=subprocess.PIPE, start_new_session=True, text=True)
+        environment = {**ONE_THREAD, **around(self.name)}
+        forked = dict.fromkeys(suite.modules for suite in self.suites if suite.modules)
+        self.servers = {modules: Server(modules, environment) for modules in forked}
 
     @property
     def suites(self) -> list[Suite]:
@@ -173,8 +199,8 @@ class Run:
         return [suite for group in self.groups for suite in group]
 
     def start(self, suite: Suite) -> None:
-        """Starts a suite; the janitor learns the number of its process group."""
-        suite.start(self.temporary, self.name)
+        """Starts a suite, forked if it may be; the janitor learns the number of its process group."""
+        suite.start(self.temporary, self.name, self.servers.get(suite.modules))
         assert suite.process is not None and self.janitor.stdin is not None
         self.janitor.stdin.write(f"{suite.process.pid}\n")
         self.janitor.stdin.flush()
@@ -214,6 +240,8 @@ class Run:
 
     def close(self) -> None:
         """Waits until the janitor has cleaned up."""
+        for server in self.servers.values():
+            server.stop()
         assert self.janitor.stdin is not None
         self.janitor.stdin.close()
         self.janitor.wait()

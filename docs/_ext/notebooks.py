@@ -59,8 +59,8 @@ def cells(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def notebook(name: str) -> dict:
-    """The notebook, in Jupyter's format 4.5."""
+def notebook(name: str, kernel: str = "python3") -> dict:
+    """The notebook, in Jupyter's format 4.5, for a kernel."""
     made = []
     for pattern in PAGES[name]:
         for page in sorted(DOCS.glob(pattern)):
@@ -74,16 +74,16 @@ def notebook(name: str) -> dict:
             "source": content.splitlines(keepends=True),
         }
         listed.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"cells": listed, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    spec = {"display_name": "Python 3", "language": "python", "name": kernel}
+    return {"cells": listed, "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def write(folder: Path) -> None:
-    """Writes all notebooks."""
+def write(folder: Path, kernel: str = "python3") -> None:
+    """Writes all notebooks, for a kernel."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGES:
         (folder / f"{name}.ipynb").write_text(
-            json.dumps(notebook(name), indent=1, ensure_ascii=False), encoding="utf-8"
+            json.dumps(notebook(name, kernel), indent=1, ensure_ascii=False), encoding="utf-8"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "docs" / "_static" / "try" / "programs"
+OFFLINE = PROGRAMS.parent / "offline.js"
 NAMES = {
     "01-tensors": "Tensors",
     "02-gradients": "Gradients",
@@ -102,8 +104,9 @@ def add_buttons(app, page, template, context, doctree) -> None:
 
 
 def finish(app, exception) -> None:
-    """Called by Sphinx after the build: puts Python and NumPy beside the page."""
+    """Called by Sphinx after the build: puts Python and NumPy beside the page, and what keeps both into the root."""
     if exception is None and app.builder.format == "html":
+        shutil.copy(OFFLINE, app.outdir)
         sys.path.insert(0, str(ROOT))
         from tools import browser
 

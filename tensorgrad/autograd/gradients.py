@@ -202,7 +202,9 @@ def grad(
         allow_unused: Return None for inputs that no output depends on, instead of raising an error.
         materialize_grads: Return zeros for those.
         only_inputs: Ignored, as in PyTorch.
-        (Others as in `backward`.)
+        retain_graph: Whether the graph stays for another pass; by default only with `create_graph`.
+        create_graph: Whether the pass itself is recorded, so that gradients can be differentiated.
+        is_grads_batched: See `grad_outputs`.
 
     Raises:
         RuntimeError: If an input does not require grad, or is unused and that is not allowed.
@@ -289,6 +291,12 @@ OVER_BATCH: Any = None  # runs a function on a batch (transforms/batch_map.py)
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
     """Adds the gradient of this tensor to `.grad` of every leaf it depends on; see `torch.autograd.backward`.
+
+    Args:
+        gradient: the gradient of this tensor, of its shape; 1 if None, which is for tensors of one element.
+        retain_graph: whether the graph stays for another pass; by default only with `create_graph`.
+        create_graph: whether the pass itself is recorded, so that gradients can be differentiated.
+        inputs: the leaves whose `.grad` is added to; by default all.
 
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()

@@ -77,6 +77,9 @@ class ModeDecorator:
 class no_grad(ModeDecorator):
     """A context manager and decorator that disables recording: results do not require grad.
 
+    Args:
+        function: of a decorator: what is decorated.
+
     >>> w = torch.ones(2, requires_grad=True)
     >>> with torch.no_grad():
     ...     (w * 2).requires_grad
@@ -102,6 +105,9 @@ class no_grad(ModeDecorator):
 
 class enable_grad(no_grad):
     """A context manager and decorator that enables recording, also within `no_grad`.
+
+    Args:
+        function: of a decorator: what is decorated.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.no_grad():
@@ -170,6 +176,9 @@ class inference_mode(ModeDecorator):
     """Like `no_grad`, but marks the results: they can never take part in autograd, not even later.
 
     Using such a tensor for backward, or writing to it outside the mode, raises a RuntimeError.
+
+    Args:
+        mode: False switches it off.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> with torch.inference_mode():

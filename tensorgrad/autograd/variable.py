@@ -21,6 +21,10 @@ class ImperativeEngine:
 class Variable(metaclass=_IsTensor):
     """`Variable(tensor, requires_grad)` is the tensor, detached; every tensor is an instance of it.
 
+    Args:
+        data: a tensor.
+        volatile: of PyTorch before 0.4; it has no effect.
+
     >>> x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
     >>> x
     tensor([1., 1.], requires_grad=True)

@@ -54,8 +54,8 @@ class Chains(Links):
 
     @property
     def pure(self) -> bool:
-        """Whether all of it is chains."""
-        return all(isinstance(step, Link) for step in self.steps)
+        """Whether none of it runs an op on tensors."""
+        return all(isinstance(step, Link) or step.plain for step in self.steps)
 
     # --- writing the text ---
 

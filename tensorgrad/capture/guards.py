@@ -73,7 +73,7 @@ def _of_tensor(t: str, value: Tensor, values: dict[str, Any]) -> list[str]:
 
 
 @cache
-def _places() -> dict[str, int | None]:
+def places_in_tensors() -> dict[str, int | None]:
     """Where tensors have what is compared."""
     example = share(np.empty(0), None)
     return {name: slot(example, name) for name in ("_array", "_hooks", "_requires_grad", "_grad")}
@@ -85,7 +85,7 @@ class Nothing:
     def _no(self, *given: Any) -> bool:
         return False
 
-    item = length = attribute = content = part = reference = _no
+    item = items = length = elements = attribute = content = part = reference = _no
 
     def function(self) -> None:
         """There is none."""
@@ -119,10 +119,15 @@ def state_check(
         return names[id(value)]
 
     fast = Comparisons() if usable() else Nothing()
+    whole: set[int] = set()  # dictionaries whose keys, in their order, are compared
     tests = []
     for scope, keys, wanted, found, _ in dicts:
         own = named(scope)
         if keys is not None:
+            known = dict(zip(wanted, found, strict=True))
+            if fast.items(scope, {key: known.get(key, ABSENT) for key in keys}, ABSENT):
+                whole.add(id(scope))
+                continue
             if not set(keys) <= set(wanted):
                 tests.append(f"tuple({own}) == {named(keys)}")
             elif not fast.length(scope, len(keys)):
@@ -136,14 +141,17 @@ def state_check(
                 tests.append(f"{name!r} not in {own}")
             else:
                 tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
+    orders = [(scope, keys) for scope, keys in orders if id(scope) not in whole]
     if orders:
         every = [key for _, keys in orders for key in keys]
         tests.append(f"[{', '.join(f'*{named(scope)}' for scope, _ in orders)}] == {named(every)}")
     for owner, items, _ in lists:
-        if owner is not None:
+        if owner is not None and not (fast.elements(owner, items) or (not items and fast.length(owner, 0))):
             tests.append(f"len({named(owner)}) == {len(items)}")
             tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
     for found, items, _ in sets:
+        if found.__class__ is frozenset or (not items and fast.length(found, 0)):
+            continue
         tests.append(f"tuple({named(found)}) == {named(items)}" if items else f"not {named(found)}")
     for cell, value, _ in cells:
         if not fast.content(cell, value, ABSENT):
@@ -156,7 +164,7 @@ def state_check(
         if not fast.reference(owner, name, value):
             tests.append(f"type({named(owner)}) is {named(value)}" if name == "__class__" else
                          f"{named(owner)}.{name} is {named(value)}")  # fmt: skip
-    places = _places() if held else {}
+    places = places_in_tensors() if held else {}
     for tensor, array, requires_grad, no_grad, _ in held:
         known = {"_array": (array, True), "_requires_grad": (requires_grad, True)}
         if hooks_count:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorgrad.capture import steps
 from tensorgrad.capture.history import Refused
+from tensorgrad.capture.quick_steps import quick_step
 from tensorgrad.capture.trace import Trace
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.promotion import as_array
@@ -28,7 +29,10 @@ VIEW = "a view"  # what `Launch.of` is for these
 
 
 class Launch(NamedTuple):
-    """One call. `text` is the statement. `of` names the op, with ".backward" for gradients; "" for anything else."""
+    """One call. `text` is the statement. `of` names the op, with ".backward" for gradients; "" for anything else.
+
+    `plain` says that it runs no op on tensors, whatever it is.
+    """
 
     name: str
     function: Any
@@ -36,6 +40,7 @@ class Launch(NamedTuple):
     results: tuple[str, ...]
     text: str
     of: str = ""
+    plain: bool = False
 
 
 class Written(NamedTuple):
@@ -65,6 +70,7 @@ class Launches:
         self.with_grad: list[tuple[Tensor, tuple]] = []
         self.inputs: list[str] = []
         self._set: set[Tensor] = set()  # whose gradients the launches have set by now
+        self._grads: dict[Tensor, str | None] = {}  # the names of the arrays of gradients by now, as far as known
         self._tensors: dict[Node, str] = {}  # of what comes from outside: the name of the tensor itself
         self._objects: dict[Node, Any] = {}
         self._names: dict[int, str] = {}
@@ -77,7 +83,7 @@ class Launches:
         lines = []
         for launch in self.launches:
             name, chain = getattr(launch.function, "__name__", ""), chains.get(launch.name, 0)
-            lines.append(f"    {launch.name:<24}{name or launch.text}" + (f" (chain {chain})" if chain else ""))
+            lines.append(f"    {launch.name:<23} {name or launch.text}" + (f" (chain {chain})" if chain else ""))
         return lines
 
     # --- names ---
@@ -114,7 +120,9 @@ class Launches:
             raise Refused(f"an argument is a {value.__class__.__name__} of tensors")
         return self.constant(value)
 
-    def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0, of: str = "") -> Any:
+    def _call(
+        self, node: Node, function: Any, arguments: list[Any], several: int = 0, of: str = "", plain: bool = False
+    ) -> Any:
         """Adds a call: returns the name of its result; or the names of the `several` in the tuple that it returns.
 
         Each has a name of its own, so that its memory is free after its own last use.
@@ -123,11 +131,23 @@ class Launches:
         results = [self._fresh() for _ in range(several or 1)]
         call = f"{self.constant(function, 'f')}({', '.join(texts)})"
         left = ", ".join(results) + ("," if several == 1 else "")
-        self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of))
+        self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of, plain))
         return results if several else results[0]
 
+    def described(self, name: str) -> Any:
+        """The shape, strides and dtype of an array, as one of the meta device; None if they are not known."""
+        value: Any = next((node.meta.get("val") for node, of in self.of.items() if of == name), None)
+        return None if value is None else value._array
+
+    def called(self, name: str, function: Any, arguments: tuple[str, ...], results: tuple[str, ...], of: str) -> Launch:
+        """A call of a function that stands for launches, which is not added to them."""
+        text = (
+            f"{', '.join(results)}{',' * (len(results) == 1)} = {self.constant(function, 'f')}({', '.join(arguments)})"
+        )
+        return Launch(name, function, arguments, results, text, of)
+
     def _do(self, node: Node, text: str, function: Any = None, arguments: tuple[str, ...] = ()) -> None:
-        self.launches.append(Launch(node.name, function, arguments, (), text))
+        self.launches.append(Launch(node.name, function, arguments, (), text, plain=True))
 
     # --- nodes ---
 
@@ -251,7 +271,7 @@ class Launches:
     def _zeros(self, node: Node, i: int) -> Any:
         """The gradient of an output for which none arrived."""
         shape, dtype, _ = self.trace.attributes[str(node.kwargs["outputs"].target)][i]
-        return Written(self._call(node, np.zeros, [tuple(shape), dtype]))
+        return Written(self._call(node, np.zeros, [tuple(shape), dtype], plain=True))
 
     def _formula(self, node: Node, op: Any, name: str, given: dict[str, Any]) -> str:
         formula = op.formulas[name]
@@ -275,7 +295,7 @@ class Launches:
         shape, dtype, device = node.args
         if getattr(device, "type", "cpu") != "cpu":
             raise Refused("it makes tensors on another device", True)
-        self.of[node] = self._call(node, _empty_array, [tuple(shape), dtype.numpy])
+        self.of[node] = self._call(node, _empty_array, [tuple(shape), dtype.numpy], plain=True)
 
     def _leaf(self, node: Any) -> tuple[str, Tensor | None]:
         if node not in self._tensors:
@@ -288,7 +308,8 @@ class Launches:
             raise Refused("it computes gradients of an argument")
         self._set.add(leaf)
         value = node.args[1]
-        made = "None" if value is None else f"tensor_of({self.written_out(value)})"
+        self._grads[leaf] = None if value is None else self.written_out(value)
+        made = "None" if value is None else f"share({self.written_out(value)}, None)"
         self._do(node, f"{name}._grad = {made}")
 
     def _grad_of(self, node: Node) -> None:
@@ -299,6 +320,7 @@ class Launches:
             array = node.meta["val"]._array
             self.with_grad.append((leaf, (array.shape, array.strides, array.dtype)))
         self.of[node] = result = self._fresh()
+        self._grads[leaf] = result
         self._do(node, f"{result} = {name}._grad._array")
 
     def _check_no_grad(self, node: Node) -> None:
@@ -308,7 +330,13 @@ class Launches:
         self.no_grad.append(leaf)
 
     def _step(self, node: Node) -> None:
-        self._do(node, f"{self.written_out(node.args[0])}.step()")
+        optimizer = self._objects[node.args[0]]
+        grads = [self._grads.get(p) for group in optimizer.param_groups for p in group["params"]]
+        step = None if None in grads else quick_step(optimizer)
+        if step is None:
+            self._do(node, f"{self.written_out(node.args[0])}.step()")
+        else:
+            self._do(node, f"{self.constant(step, 'f')}(({''.join(f'{name}, ' for name in grads)}))", step)
 
     def _plain(self, node: Node) -> None:
         self.of[node] = self._call(node, node.target, list(node.args))

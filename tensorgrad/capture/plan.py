@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
+from tensorgrad.capture import epilogues
 from tensorgrad.capture.apart import Apart
 from tensorgrad.capture.chains import FULL, Chains
 from tensorgrad.capture.compiled_node import in_graph, node_of_run
@@ -65,7 +66,8 @@ class Plan:
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
         self._results = _Results(trace, self.launches)
         self._head, self._tail = self._ends()
-        self._names = {**self.launches.values, **self._results.values, "GRAD": GRAD, "tensor_of": tensor_of}
+        self.launches.launches = epilogues.joined(self.launches, "\n".join(self._tail))
+        self._names = {**self.launches.values, **self._results.values, "GRAD": GRAD}
         self._use(self._each(), self._names)
         self._chains: Chains | None = None
 
@@ -163,11 +165,6 @@ class Plan:
                 chains = {} if plan.chains is None else plan.chains.numbers
                 lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown(chains)]
         return "\n".join(lines)
-
-
-def tensor_of(array: Any) -> Tensor:
-    """A tensor of an array: a gradient."""
-    return share(array, None)
 
 
 class _Results:

@@ -27,7 +27,7 @@ from tensorgrad.capture.guards import arguments_check
 from tensorgrad.capture.history import Refused
 from tensorgrad.capture.memory import Memory, bits, described
 from tensorgrad.capture.plan import Plan
-from tensorgrad.capture.running import MODES, NAMES_OF_MODES, RUNNING, PlanError, modes
+from tensorgrad.capture.running import NAMES_OF_THREAD, RUNNING, PlanError, modes, modes_of_thread
 from tensorgrad.capture.state import State
 from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
@@ -257,16 +257,13 @@ class Region(states.Region):
         state.gradients_count = any(e.kind in ("grad", "step") for e in trace.effects) or "grad" in state._names
         if self.backend is not None:
             plan.use(self.backend, trace)
-        if plan.launches.with_grad or any(e.kind in ("write", "grad", "step") for e in trace.effects):
+        writes = any(e.kind in ("write", "grad", "step") for e in trace.effects)
+        if plan.launches.with_grad or (writes and trace.inputs):
             own = [t._array for t in state.tensors.values() if all(t is not given for given in trace.inputs)]
             plan.apart = Apart(own, plan.launches.with_grad)
         kind.plans.append((state, plan))
         self.plans += 1
-        fits = (
-            None
-            if RUNNING.check
-            else arguments_check(args, kwargs, dict(zip(MODES, modes(), strict=True)), NAMES_OF_MODES)
-        )
+        fits = None if RUNNING.check else arguments_check(args, kwargs, modes_of_thread(), NAMES_OF_THREAD)
         if fits is not None:
             self._ready.append((fits, state.quick, plan))
         kind.restart()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.codegen import function_of
@@ -29,16 +30,28 @@ class _Running(PerThread):
 RUNNING = _Running()
 
 
-# What is set in this thread and this process, and changes what ops do: expressions, and what they refer to.
-MODES = (
-    "GRAD.enabled", "GRAD.inference", "SETTINGS.threads", "SETTINGS.deterministic", "SETTINGS.warn_only",
-    "SETTINGS.fill_memory", "SETTINGS.matmul_precision", "default_dtype()", "DEFAULT_DEVICE.device",
-    "LOCAL.saved_hooks",
-)  # fmt: skip
-NAMES_OF_MODES = {
-    "GRAD": GRAD, "SETTINGS": SETTINGS, "default_dtype": dtypes.get_default_dtype, "DEFAULT_DEVICE": DEFAULT_DEVICE,
-    "LOCAL": LOCAL,
-}  # fmt: skip
-modes: Callable[[], tuple] = function_of(
-    f"def modes():\n    return ({', '.join(MODES)})", NAMES_OF_MODES, {"__name__": "tensorgrad.plan"}, "modes"
+# What changes what ops do, and is set in this thread: expressions, and what they refer to. And what is set in this
+# process: the dictionaries that hold it, and names.
+OF_THREAD = ("GRAD.enabled", "GRAD.inference", "DEFAULT_DEVICE.device", "LOCAL.saved_hooks")
+NAMES_OF_THREAD = {"GRAD": GRAD, "DEFAULT_DEVICE": DEFAULT_DEVICE, "LOCAL": LOCAL}
+OF_PROCESS = (
+    (vars(SETTINGS), ("threads", "deterministic", "warn_only", "fill_memory", "matmul_precision")),
+    (vars(dtypes.DEFAULT), ("floating",)),
 )
+_ALL = ", ".join([*OF_THREAD, *(f"process{i}[{n!r}]" for i, (_, names) in enumerate(OF_PROCESS) for n in names)])
+modes: Callable[[], tuple] = function_of(
+    f"def modes():\n    return ({_ALL})",
+    NAMES_OF_THREAD | {f"process{i}": held for i, (held, _) in enumerate(OF_PROCESS)},
+    {"__name__": "tensorgrad.plan"},
+    "modes",
+)
+
+
+def modes_of_thread() -> dict[str, Any]:
+    """What is set in this thread, by its expressions."""
+    return dict(zip(OF_THREAD, modes(), strict=False))
+
+
+def modes_of_process() -> list[tuple[Any, None, tuple, tuple, str]]:
+    """What is set in this process, as `state_check` compares dictionaries."""
+    return [(held, None, names, tuple([held[n] for n in names]), "the settings") for held, names in OF_PROCESS]

@@ -23,6 +23,7 @@ import numpy as np
 
 from tensorgrad.capture.guards import ABSENT, state_check
 from tensorgrad.capture.history import Refused
+from tensorgrad.capture.running import modes_of_process
 from tensorgrad.capture.watch import Watch
 from tensorgrad.devices import device as Device
 from tensorgrad.dtypes import dtype as Dtype
@@ -357,8 +358,8 @@ class State:
                 raise Refused(f"{where} has a hook")
             self._lists.append((own.get(name), (), f"the hooks of {where}"))
         self.optimizers.append(optimizer)
-        self._by_name(own, [n for n in own if n not in _OF_STEPS and "_dict_" not in n],
-                      where, keys=False)  # fmt: skip
+        names = [n for n in own if n not in _OF_STEPS and "_dict_" not in n]
+        self._by_name(own, dict.fromkeys((*names, "step", "zero_grad")), where, keys=False)
         self._references.append((optimizer, "__dict__", own, f"the attributes of {where}"))
         for group in optimizer.param_groups:
             if "param_groups" not in self._names:
@@ -388,7 +389,8 @@ class State:
             known = found.get(id(scope))
             if known is not None:
                 merged = dict(zip((*known[2], *names), (*known[3], *values), strict=True))
-                keys, names, values, where = known[1] or keys, tuple(merged), tuple(merged.values()), known[4]
+                keys, where = keys if known[1] is None else known[1], known[4]
+                names, values = tuple(merged), tuple(merged.values())
             if names or keys is not None:
                 found[id(scope)] = scope, keys, names, values, where
         self._dicts = list(found.values())
@@ -406,11 +408,14 @@ class State:
 
     @property
     def quick(self) -> Any:
-        """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
+        """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes.
+
+        It also compares what is set in this process: `kind_of` in capture/region.py does so in general.
+        """
         if self._quick is None:
             self._quick = state_check(
-                self._dicts, self._orders, self._lists, self._sets, self._cells, self._functions, self._references,
-                self._held, self.gradients_count, self._hooks_count,
+                [*self._dicts, *modes_of_process()], self._orders, self._lists, self._sets, self._cells,
+                self._functions, self._references, self._held, self.gradients_count, self._hooks_count,
             )  # fmt: skip
         return self._quick
 

@@ -15,7 +15,7 @@ import sys
 from types import ModuleType
 
 import tensorgrad
-from tensorgrad.compat import children, stand_ins
+from tensorgrad.compat import children, stand_ins, trees
 from tensorgrad.compat.import_hook import COVERAGE, OURS, hook, is_torchs, name_members
 
 _before: dict[str, ModuleType] = {}
@@ -40,6 +40,7 @@ def install() -> None:
     tensorgrad.__name__ = "torch"
     name_members("torch")
     stand_ins.start("tensorgrad")
+    trees.tell_loaded()
     children.of_multiprocessing(True)
 
 

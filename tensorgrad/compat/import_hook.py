@@ -30,10 +30,10 @@ class ImportHook:
         """Returns a spec for `torch` names, and for tensorgrad wherever it is; None for all others."""
         if fullname == OURS:  # in a process started by a program: its folder may not be on the path there
             return PathFinder.find_spec(fullname, [_ROOT])
-        if fullname == "mpi4py.MPI":
-            from tensorgrad.compat import late_mpi
+        if fullname == "mpi4py.MPI" or (fullname == "optree" and OURS in sys.modules):
+            from tensorgrad.compat import other_modules
 
-            return late_mpi.find_spec(fullname, path, self)
+            return other_modules.find_spec(fullname, path, self)
         if not is_torchs(fullname):
             return None
         module = _module(fullname)
@@ -50,7 +50,7 @@ class ImportHook:
 
     def exec_module(self, module: ModuleType) -> None:
         """Registers loaded submodules; names that shadow them, such as `autograd.gradcheck`, stay as they are."""
-        from tensorgrad.compat import stand_ins
+        from tensorgrad.compat import stand_ins, trees
 
         stand_ins.start(module.__name__)
         inside = f"{module.__name__}."
@@ -62,6 +62,7 @@ class ImportHook:
         if module.__name__ == OURS:
             module.__name__ = "torch"  # as programs that patch torch's functions by their names expect
             name_members("torch")
+            trees.tell_loaded()
 
     def get_code(self, fullname: str) -> Any:
         """Returns the code of a module, which `-m torch.distributed.run` runs as the main program."""

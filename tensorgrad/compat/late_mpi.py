@@ -8,45 +8,26 @@ initialized when something else is done with COMM_WORLD. Where mpiexec has start
 from __future__ import annotations
 
 import atexit
-import sys
-from importlib.machinery import ModuleSpec
 from typing import Any
 
 from tensorgrad.distributed.mpi.world import launched
 
-__all__ = ["find_spec"]
+__all__ = ["execute"]
 
 ALONE = {"Get_size": lambda: 1, "Get_rank": lambda: 0, "size": 1, "rank": 0}
 
 
-def find_spec(fullname: str, path: Any, hook: Any) -> ModuleSpec | None:
-    """What the other finders than `hook` find; its module is loaded without initializing MPI."""
+def execute(loader: Any, module: Any) -> None:
+    """Runs the module by its loader, without initializing MPI."""
     if launched() is not None:
-        return None
-    for finder in sys.meta_path:
-        spec = None if finder is hook else finder.find_spec(fullname, path, None)
-        if spec is not None:
-            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]  # not a subclass of Loader
-            return spec
-    return None
+        loader.exec_module(module)
+        return
+    import mpi4py
 
-
-class _Loader:
-    """Loads the module by another loader, and replaces its COMM_WORLD."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self.inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        import mpi4py
-
-        wanted, mpi4py.rc.initialize = mpi4py.rc.initialize, False
-        self.inner.exec_module(module)
-        if wanted:
-            module.COMM_WORLD = _late_world(module)
+    wanted, mpi4py.rc.initialize = mpi4py.rc.initialize, False
+    loader.exec_module(module)
+    if wanted:
+        module.COMM_WORLD = _late_world(module)
 
 
 def _late_world(MPI: Any) -> Any:

@@ -27,6 +27,9 @@ def default_generators() -> tuple[Generator, ...]:
 def manual_seed(seed: int) -> None:
     """Seeds the current GPU's generator. No effect without a GPU, as in PyTorch.
 
+    Args:
+        seed: an integer.
+
     >>> torch.cuda.manual_seed(0)
     """
     seed = int(seed)
@@ -36,6 +39,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all GPUs. No effect without a GPU, as in PyTorch.
+
+    Args:
+        seed: an integer.
 
     >>> torch.cuda.manual_seed_all(0)
     """

@@ -17,6 +17,11 @@ class Categorical(ProbsOrLogits):
 
     Both are normalized along their last dimension.
 
+    Args:
+        probs, logits: tensors of shape (..., k); exactly one is given.
+        validate_args: whether arguments and values are checked; by default as `Distribution.set_default_validate_args`
+            says.
+
     Raises:
         ValueError: the parameter has no dimensions, or not exactly one is given.
 

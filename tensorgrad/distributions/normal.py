@@ -15,6 +15,11 @@ __all__ = ["Normal"]
 class Normal(ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
+    Args:
+        loc, scale: numbers, or tensors that broadcast; `scale` is positive.
+        validate_args: whether arguments and values are checked; by default as `Distribution.set_default_validate_args`
+            says.
+
     >>> normal = torch.distributions.Normal(torch.tensor([0.0, 1.0]), 2.0)
     >>> normal.cdf(torch.tensor([0.0, 1.0]))
     tensor([0.5000, 0.5000])

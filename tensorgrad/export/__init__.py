@@ -12,10 +12,12 @@ from tensorgrad.export.graph_signature import ExportGraphSignature
 from tensorgrad.export.loading import load
 from tensorgrad.export.saving import save
 from tensorgrad.export.trace import draft_export, export
+from tensorgrad.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten
 from tensorgrad.utils._pytree import register_dataclass
 
 __all__ = [
-    "Dim", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection",
-    "UserError", "dims", "draft_export", "dynamic_shapes", "export", "exported_program", "graph_signature", "load",
-    "register_dataclass", "save",
+    "Dim", "ExportGraphSignature", "ExportedProgram", "FlatArgsAdapter", "InterpreterModule", "ModuleCallEntry",
+    "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "UserError", "dims", "draft_export",
+    "dynamic_shapes", "export", "exported_program", "graph_signature", "load", "register_dataclass", "save",
+    "unflatten",
 ]  # fmt: skip

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.export.exported_program import DECOMPOSED, ExportedProgram, argument_of
+from tensorgrad.export.exported_program import DECOMPOSED, ExportedProgram, ModuleCallEntry, argument_of
 from tensorgrad.export.graph_signature import (
+    ConstantArgument,
     ExportGraphSignature,
     InputKind,
     InputSpec,
@@ -24,10 +25,12 @@ from tensorgrad.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from tensorgrad.export.module_calls import NodeStacks
 from tensorgrad.export.trace import kept, traces
 from tensorgrad.export.tracer import Tracer, name_of, traced_call
-from tensorgrad.fx import Node
+from tensorgrad.fx import Graph, Interpreter, Node
 from tensorgrad.library.operators_of_rows import ROWS
+from tensorgrad.nn import Module
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils import _pytree
@@ -48,9 +51,15 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
     before = [spec.arg.name for spec in signature.input_specs]
     mutations = [spec for spec in signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
 
+    inner = {n.name for n in program.graph.nodes if n.op != "placeholder"}
+    calls = [e.signature for e in program.module_call_graph if e.signature is not None]
+    named = {getattr(spec, "name", "") for call in calls for spec in (*call.inputs, *call.outputs)}
+    stacks = NodeStacks(named & inner)
+    run = Rerun(program.graph_module, stacks)
+
     def call(given: list[Any]) -> Any:
         values = {**dict(lifted), **dict(zip(names, given, strict=True))}
-        results = traced_call(program.graph_module, tuple(values[name] for name in before), {})
+        results = traced_call(run.run, tuple(values[name] for name in before), {})
         targets = {str(spec.target): values[spec.arg.name] for spec in signature.input_specs}
         for spec, value in zip(mutations, results, strict=False):
             target = str(spec.target)
@@ -62,7 +71,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         if isinstance(key, OpOverloadPacket):
             expanded |= {getattr(key, overload): rule for overload in key.overloads()}
     with kept([t for _, t in lifted]):
-        traced, _ = traces(call, lifted, users, program._dynamic.constraints, lambda: Functional(expanded))
+        traced, _ = traces(call, lifted, users, program._dynamic.constraints, lambda: Functional(expanded, stacks))
     placeholders = [n for n in traced.graph.nodes if n.op == "placeholder"]
     by_name = {spec.arg.name: spec for spec in specs}
     constants = dict(program.constants)
@@ -90,12 +99,46 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         outputs.append(OutputSpec(kind, argument_of(result), target))
     return ExportedProgram(
         traced.tracer.modules, traced.graph, ExportGraphSignature(inputs, outputs), program.state_dict,
-        program.range_constraints, program.module_call_graph, program.example_inputs, constants,
+        program.range_constraints, [_with_names(e, stacks, traced.graph) for e in program.module_call_graph],
+        program.example_inputs, constants,
         dynamic=program._dynamic, dialect="ATEN",
     )  # fmt: skip
 
 
 DECOMPOSED.append(decomposed)
+
+
+class Rerun(Interpreter):
+    """Runs the graph of a program, and tells which calls of modules each node belonged to."""
+
+    def __init__(self, module: Module, stacks: NodeStacks) -> None:
+        super().__init__(module)
+        self.stacks = stacks
+
+    def run_node(self, n: Node) -> Any:
+        """Runs a node."""
+        self.stacks.current = dict(n.meta.get("nn_module_stack") or {})
+        result = super().run_node(n)
+        self.stacks.made(n.name, result)
+        return result
+
+
+def _with_names(entry: ModuleCallEntry, stacks: NodeStacks, graph: Graph) -> ModuleCallEntry:
+    """How a module is called, by the nodes of the graph that was made."""
+    call = entry.signature
+    if call is None or not entry.fqn:
+        return entry
+    nodes = set(graph.nodes)
+
+    def renamed(spec: Any) -> Any:
+        if isinstance(spec, ConstantArgument):
+            return spec
+        found = next((n for noted in stacks.noted if (n := noted.get(spec.name)) in nodes), None)
+        return spec if spec.name not in stacks.names else argument_of(found)
+
+    return ModuleCallEntry(
+        entry.fqn, replace(call, inputs=list(map(renamed, call.inputs)), outputs=list(map(renamed, call.outputs)))
+    )
 
 
 def _example(program: ExportedProgram, nodes: list[Node]) -> list[Any]:
@@ -259,8 +302,8 @@ _RESHAPES = frozenset(("as_strided", "resize", "set", "squeeze", "swapaxes", "sw
 class Functional(Tracer):
     """A tracer of core operators, whose graph does not write."""
 
-    def __init__(self, table: dict[Any, Callable]) -> None:
-        super().__init__((), False)
+    def __init__(self, table: dict[Any, Callable], calls: NodeStacks | None = None) -> None:
+        super().__init__((), False, calls)
         self.table = table
         self._families: dict[int, tuple[Any, Family]] = {}  # id of a storage -> it, and its family
 

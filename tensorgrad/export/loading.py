@@ -151,10 +151,10 @@ class _Loader:
         self.graph.output(tuple(self._argument(o) for o in module["graph"]["outputs"]))
         self._check_outputs(signature)
         self.graph.lint()
-        call, dynamic = self._call(module["module_call_graph"], signature), self._dynamic(data, signature)
+        calls, dynamic = self._calls(module["module_call_graph"], signature), self._dynamic(data, signature)
         dialects = data["verifiers"]
         return ExportedProgram(
-            self.modules, self.graph, signature, stored["weights"], dict(dynamic.ranges), [call], self._example(),
+            self.modules, self.graph, signature, stored["weights"], dict(dynamic.ranges), calls, self._example(),
             stored["constants"], dynamic=dynamic, dialect="ATEN" if dialects == ["ATEN"] else "TRAINING",
         )  # fmt: skip
 
@@ -461,6 +461,9 @@ class _Loader:
         trace = data.get("metadata", {}).get("stack_trace")
         if isinstance(trace, str):
             node.meta["stack_trace"] = "\n".join(f"  {line}" for line in trace.splitlines()) + "\n"
+        calls = data.get("metadata", {}).get("nn_module_stack")
+        if isinstance(calls, str):
+            node.meta["nn_module_stack"] = _calls_of(calls)
         if len(outputs) == 1 and outputs[0][0] != "as_tensors" and not higher:
             kind = outputs[0][0]
             if kind not in ("as_tensor", "as_sym_int", "as_sym_float", "as_none"):
@@ -517,6 +520,38 @@ class _Loader:
         return found
 
     # --- how it is called --------------------------------------------------------------------------------------------
+
+    def _calls(self, entries: list, signature: ExportGraphSignature) -> list[ModuleCallEntry]:
+        """How the program is called, and which modules it had."""
+        calls = [self._call(entries, signature)]
+        for entry in entries:
+            if entry["fqn"] == "":
+                continue
+            path, _, number = _text(entry["fqn"]).partition("@")
+            _checked_path(path)
+            if number and not (number.isascii() and number.isdecimal()):
+                raise _Refused(f"{number[:80]!r} is not the number of a call")
+            found = entry.get("signature")
+            if found is None:
+                calls.append(ModuleCallEntry(entry["fqn"]))
+                continue
+            in_spec, out_spec = (_pytree.treespec_loads(_text(found[part])) for part in ("in_spec", "out_spec"))
+            inputs, outputs = ([self._called_with(a) for a in found[part]] for part in ("inputs", "outputs"))
+            if (in_spec.num_leaves, out_spec.num_leaves) != (len(inputs), len(outputs)):
+                raise _Refused(f"the structure of the arguments of {path} is not that of its call")
+            if in_spec.type is not tuple or [c.type for c in in_spec.children()] != [tuple, dict]:
+                raise _Refused(f"the structure of the arguments of {path} is not a tuple and a dict")
+            calls.append(ModuleCallEntry(entry["fqn"], ModuleCallSignature(inputs, outputs, in_spec, out_spec)))
+        return calls
+
+    def _called_with(self, entry: dict) -> Any:
+        """An argument or result of a module."""
+        kind, value = _only(entry)
+        if kind == "as_tensor":
+            return TensorArgument(_name(value["name"]))
+        if kind == "as_sym_int" and "as_name" in value:
+            return SymIntArgument(_name(value["as_name"]))
+        return ConstantArgument("", None if kind == "as_none" else self._argument(entry))
 
     def _call(self, entries: list, signature: ExportGraphSignature) -> ModuleCallEntry:
         found = next(e["signature"] for e in entries if e["fqn"] == "")
@@ -622,6 +657,17 @@ def _dtype(number: Any) -> Any:
     if name is None:
         raise _Refused(f"the dtype number {number} is not known")
     return getattr(tensorgrad, name)
+
+
+def _calls_of(text: str) -> dict[str, tuple[str, str]]:
+    """The calls of modules that a node belongs to: `key,path,type;...`."""
+    found = {}
+    for part in text.split(";"):
+        key, path, kind = (part.split(",", 2) + ["", ""])[:3]
+        if path:
+            _checked_path(path.partition("@")[0])
+        found[key] = path, kind
+    return found
 
 
 def _tensor_argument(entry: dict) -> TensorArgument:

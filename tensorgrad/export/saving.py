@@ -16,7 +16,7 @@ import tensorgrad
 from tensorgrad._ops import OpOverload
 from tensorgrad.control_flow import HigherOrderOperator
 from tensorgrad.export.exported_program import ExportedProgram
-from tensorgrad.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from tensorgrad.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 from tensorgrad.export.schemas import (
     LISTS,
     MEMORY_FORMATS,
@@ -135,8 +135,6 @@ def _program(ep: ExportedProgram, opset: dict[str, int] | None) -> dict[str, Any
         else:
             nodes.add(node)
     outputs: Any = ep.graph.output_node().args[0]
-    call = ep.module_call_graph[0].signature
-    assert call is not None
     graph = nodes.graph(inputs, outputs)
     signature = {
         "input_specs": [_input(s, nodes) for s in ep.graph_signature.input_specs],
@@ -144,21 +142,35 @@ def _program(ep: ExportedProgram, opset: dict[str, int] | None) -> dict[str, Any
             _output(s, nodes, value) for s, value in zip(ep.graph_signature.output_specs, outputs, strict=True)
         ],
     }
-    entry = {
-        "fqn": "",
-        "signature": {
-            "inputs": [], "outputs": [], "in_spec": _pytree.treespec_dumps(call.in_spec),
-            "out_spec": _pytree.treespec_dumps(call.out_spec), "forward_arg_names": call.forward_arg_names,
-        },
-    }  # fmt: skip
     ranges = {str(s): {"min_val": r.lower, "max_val": r.upper} for s, r in ep.range_constraints.items()}
     return {
         "graph_module": {
-            "graph": graph, "signature": signature, "module_call_graph": [entry], "metadata": {},
+            "graph": graph, "signature": signature, "metadata": {},
+            "module_call_graph": [
+                {"fqn": e.fqn, "signature": None if e.signature is None else _called(e.signature, nodes)}
+                for e in ep.module_call_graph
+            ],
             "treespec_namedtuple_fields": {},
         },
         "opset_version": opset or {"aten": 10}, "range_constraints": ranges, "schema_version": SCHEMA,
         "verifiers": [ep.dialect], "torch_version": torch_version, "guards_code": [],
+    }  # fmt: skip
+
+
+def _called(call: Any, nodes: _Nodes) -> dict[str, Any]:
+    """How a module is called."""
+
+    def argument(spec: Any) -> dict[str, Any]:
+        if isinstance(spec, ConstantArgument):
+            return nodes.argument(spec.value)
+        if isinstance(spec, SymIntArgument):
+            return {"as_sym_int": {"as_name": spec.name}}
+        return {"as_tensor": {"name": spec.name}}
+
+    return {
+        "inputs": list(map(argument, call.inputs)), "outputs": list(map(argument, call.outputs)),
+        "in_spec": _pytree.treespec_dumps(call.in_spec), "out_spec": _pytree.treespec_dumps(call.out_spec),
+        "forward_arg_names": call.forward_arg_names,
     }  # fmt: skip
 
 
@@ -255,6 +267,9 @@ class _Nodes:
             self.value(node)
             outputs = [self.argument(node)]
         metadata = {"stack_trace": node.stack_trace} if node.stack_trace else {}
+        calls = node.meta.get("nn_module_stack")
+        if calls and not any(";" in text or "," in text for key, call in calls.items() for text in (key, *call)):
+            metadata["nn_module_stack"] = ";".join(f"{key},{path},{kind}" for key, (path, kind) in calls.items())
         self.made.append(
             {
                 "target": target, "inputs": inputs, "outputs": outputs, "metadata": metadata,

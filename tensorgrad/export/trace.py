@@ -29,8 +29,10 @@ from tensorgrad.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from tensorgrad.export.module_calls import ModuleCalls
 from tensorgrad.export.sizes import Sizes
 from tensorgrad.export.tracer import Tracer, traced_call
+from tensorgrad.fx import Node
 from tensorgrad.nn import Module
 from tensorgrad.onnx.dimensions import TRIALS
 from tensorgrad.tensor import Tensor
@@ -63,9 +65,10 @@ def export(
         dynamic_shapes: which dimensions may have other sizes: for each argument, by position or by name, None or a
             structure like the argument's, with a dict from dimension to `Dim`, or a list, for each tensor.
         strict, prefer_deferred_runtime_asserts_over_guards: accepted for compatibility.
-        preserve_module_call_signature: has to be empty.
+        preserve_module_call_signature: paths of modules that are called in their own way in what `unflatten` makes.
 
     Raises:
+        AttributeError: If there is no such module.
         UserError: If the module decides by the value of a tensor, or needs other sizes than `dynamic_shapes` allows;
             the message names the line.
         NotImplementedError: If it does what is not exported.
@@ -85,8 +88,6 @@ def export(
     """
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
-    if preserve_module_call_signature:
-        raise NotImplementedError("export(): preserve_module_call_signature: programs are exported flat")
     if not isinstance(args, tuple):
         raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     kwargs = dict(kwargs or {})
@@ -105,12 +106,14 @@ def export(
     inputs = [(_placeholder_name(kind, name), t) for kind, name, t in state]
     users = _input_names(names, values)
     constants = [(name, t) for kind, name, t in lifted if kind == "c"]
+
+    def tracer() -> Tracer:
+        return Tracer(constants, calls=ModuleCalls(mod, tuple(preserve_module_call_signature)))
+
     with kept([t for _, _, t in lifted]):
         EXPORTING.append(True)
         try:
-            traced, dynamic = traces(
-                call, inputs, list(zip(users, leaves, strict=True)), constraints, lambda: Tracer(constants)
-            )
+            traced, dynamic = traces(call, inputs, list(zip(users, leaves, strict=True)), constraints, tracer)
         finally:
             EXPORTING.pop()
     return _program(mod, traced, state, (args, kwargs), in_spec, dynamic)
@@ -436,5 +439,25 @@ def _program(
     entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, traced.out_spec, _given_names(mod, *example)))
     return ExportedProgram(
         traced.tracer.modules, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges),
-        [entry], example, constants, dynamic=dynamic,
+        [entry, *_calls(mod, traced)], example, constants, dynamic=dynamic,
     )  # fmt: skip
+
+
+def _calls(mod: Module, traced: Traced) -> Iterator[ModuleCallEntry]:
+    """An entry for each module, and for each call of those whose signatures are kept."""
+    calls = traced.tracer.calls
+    assert isinstance(calls, ModuleCalls)
+    nodes = set(traced.graph.nodes)
+
+    def arguments(values: list) -> list:
+        return [argument_of(None if isinstance(v, Node) and v not in nodes else v) for v in values]
+
+    for path, _ in mod.named_modules(remove_duplicate=False):
+        if path and path not in calls.preserved:
+            yield ModuleCallEntry(path)
+        elif path:
+            for call in (c for c in calls.signatures if c.partition("@")[0] == path):
+                inputs, in_spec, outputs, out_spec = calls.signatures[call]
+                yield ModuleCallEntry(
+                    call, ModuleCallSignature(arguments(inputs), arguments(outputs), in_spec, out_spec)
+                )

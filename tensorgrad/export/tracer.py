@@ -30,6 +30,7 @@ from tensorgrad.control_flow import (
     cond_op,
 )
 from tensorgrad.export.errors import UserError
+from tensorgrad.export.module_calls import ModuleCalls, NodeStacks
 from tensorgrad.export.operators import form_of
 from tensorgrad.fx import Graph, GraphModule, Node
 from tensorgrad.library import dispatch_classes
@@ -50,10 +51,17 @@ class Tracer(TorchDispatchMode):
     Args:
         constants: names of tensors that may turn out to be constants.
         composite: whether functions that PyTorch's tracer leaves whole stay one operator (operators.py).
+        calls: says which calls of modules are running.
     """
 
-    def __init__(self, constants: Iterable[tuple[str, Tensor]] = (), composite: bool = True) -> None:
+    def __init__(
+        self,
+        constants: Iterable[tuple[str, Tensor]] = (),
+        composite: bool = True,
+        calls: ModuleCalls | NodeStacks | None = None,
+    ) -> None:
         super().__init__()
+        self.calls = calls
         self.graph = Graph()
         self.composite = composite
         self.constants: dict[str, Tensor] = {}
@@ -75,9 +83,13 @@ class Tracer(TorchDispatchMode):
         super().__enter__()
         DISPATCH.insert(0, self._seen)
         self._grad = is_grad_enabled()
+        if self.calls is not None:
+            self.calls.begin(lambda leaf: self.node_of(leaf) if isinstance(leaf, Tensor) else leaf)
         return self
 
     def __exit__(self, *exception: Any) -> None:
+        if self.calls is not None:
+            self.calls.end()
         DISPATCH.remove(self._seen)
         super().__exit__(*exception)
         self._recorder.__exit__(*exception)
@@ -161,6 +173,8 @@ class Tracer(TorchDispatchMode):
         stack = _stack()
         if stack:
             node.meta["stack_trace"] = stack
+        if self.calls is not None:
+            node.meta["nn_module_stack"] = self.calls.stack()
         return node
 
     def placeholder(self, name: str, value: Any) -> Node:

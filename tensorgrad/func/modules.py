@@ -29,6 +29,7 @@ def functional_call(
         args: The arguments, in a tuple; or a single one that is not a tuple.
         tie_weights: Replace a tensor that the module has under several names under all of them.
         strict: Raise an error for missing or unexpected names.
+        module: the module; it is unchanged afterwards.
 
     Raises:
         ValueError: If there are two tensors for the same parameter or buffer.

@@ -1,4 +1,4 @@
-"""`torch.jit`: programs scripted or traced for TorchScript run as ordinary Python."""
+"""`torch.jit`: programs of TorchScript, scripted, traced, loaded and saved."""
 
 from __future__ import annotations
 
@@ -16,12 +16,33 @@ __all__ = [
 
 
 def script(obj: Any, *args: Any, **options: Any) -> Any:
-    """Returns the function, class or module unchanged.
+    """Compiles a module, function or class to a program of TorchScript, which `torch.jit.save` writes.
 
-    >>> torch.jit.script(torch.nn.ReLU())
-    ReLU()
+    The source is read, not run. What a call returns is computed by the program. A source that may be TorchScript but
+    uses what has no operator in programs here (most of `torch.nn` has) is returned unchanged and runs as Python;
+    `torch.jit.save` says why.
+
+    Args:
+        obj: A module, whose `forward` and exported methods are compiled, with all that they call; a function; or a
+            class, which is returned as it is, and compiled with the functions that use it.
+        args, options: accepted for compatibility.
+
+    Raises:
+        torch.jit.frontend.UnsupportedNodeError: If the source has a construct that TorchScript does not have; the
+            message shows the line.
+        RuntimeError: If types do not fit, or a name stands for nothing; likewise.
+
+    >>> @torch.jit.script
+    ... def clip(x, limit: float = 1.0):
+    ...     if bool(x.sum() > limit):
+    ...         return x * 0
+    ...     return x
+    >>> clip(torch.ones(2))
+    tensor([0., 0.])
     """
-    return obj
+    from tensorgrad.jit.scripting.entry import script as compiled
+
+    return compiled(obj)
 
 
 class TracerWarning(Warning):
@@ -44,14 +65,6 @@ class ScriptWarning(Warning):
 
     >>> issubclass(torch.jit.ScriptWarning, Warning)
     True
-    """
-
-
-class ScriptFunction:
-    """The type of scripted functions in PyTorch; here there are none.
-
-    >>> isinstance(torch.jit.script(abs), torch.jit.ScriptFunction)
-    False
     """
 
 
@@ -102,7 +115,7 @@ def _scripted() -> Any:
 def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
     """Returns the function or module unchanged (or, called with options only, a decorator that does).
 
-    >>> @torch.jit.ignore
+    >>> @torch.jit.script_if_tracing
     ... def double(x):
     ...     return 2 * x
     >>> double(torch.ones(2))
@@ -111,7 +124,55 @@ def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
     return (lambda function: function) if obj is None or obj.__class__ in (bool, str) else obj
 
 
-ignore = unused = export = script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
+def _marked(obj: Any, mark: str) -> Any:
+    if obj is None or obj.__class__ in (bool, str):
+        return lambda function: _marked(function, mark)
+    target = obj.fget if builtins.isinstance(obj, property) else obj
+    if hasattr(target, "__dict__"):
+        target._torchscript_modifier = mark
+    return obj
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Marks a method that stays Python: what calls it has no program.
+
+    >>> @torch.jit.ignore
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+    return _marked(drop, "ignore")
+
+
+def unused(fn: Any) -> Any:
+    """Marks a method that programs do not call: in a program, it raises an error.
+
+    >>> @torch.jit.unused
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+    return _marked(fn, "unused")
+
+
+def export(fn: Any) -> Any:
+    """Marks a method that is compiled with a module's `forward`.
+
+    >>> class Scaled(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x
+    ...     @torch.jit.export
+    ...     def scaled(self, x, by: float):
+    ...         return x * by
+    >>> torch.jit.script(Scaled()).scaled(torch.ones(2), 3.0)
+    tensor([3., 3.])
+    """
+    return _marked(fn, "export")
+
+
+script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
 _overload = _overload_method = _script_if_tracing = interface = _unchanged
 
 
@@ -149,14 +210,14 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
     """Writes a module with its program as an archive of TorchScript, which `torch.jit.load` reads here and in PyTorch.
 
     Args:
-        m: A module that `torch.jit.load` or `torch.jit.trace` returned.
+        m: What `torch.jit.script`, `torch.jit.trace` or `torch.jit.load` returned.
         f: A path, whose file is replaced once all is written, or an object with `write`.
         _extra_files: Further files for the archive: a dict from names to contents, strings or bytes.
 
     Raises:
-        NotImplementedError: If the module has no such program, as those that `torch.jit.script` returns.
+        NotImplementedError: If there is no program; the message says why.
 
-    >>> torch.jit.save(torch.jit.script(torch.nn.ReLU()), "relu.pt")
+    >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
     Traceback (most recent call last):
         ...
     NotImplementedError: jit.save: a tensorgrad.nn.activation.ReLU without a program cannot be saved (torch.jit...
@@ -194,9 +255,11 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
 
 # These need torch.nn, which scripting does not.
 _LATER = ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule")
+_SCRIPTING = {"ScriptFunction": "tensorgrad.jit.scripting.modules"}
 
 
 if TYPE_CHECKING:
     from tensorgrad.jit.modules import RecursiveScriptModule, ScriptModule, TopLevelTracedModule, TracedModule
+    from tensorgrad.jit.scripting.modules import ScriptFunction
 
-elsewhere(__name__, dict.fromkeys(_LATER, "tensorgrad.jit.modules"))
+elsewhere(__name__, dict.fromkeys(_LATER, "tensorgrad.jit.modules") | _SCRIPTING)

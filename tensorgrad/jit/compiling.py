@@ -19,6 +19,7 @@ from tensorgrad.jit.types import Type, dotted, read_type
 from tensorgrad.tensor import Tensor
 
 Step = Callable[[list], Any]
+BREAK, CONTINUE = ("break",), ("continue",)  # what a step of a loop returns that leaves its turn
 BINARY = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "remainder",
     ast.Pow: "pow", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
@@ -40,6 +41,7 @@ class Compiler:
         self.version = version
         self.names: dict[str, int] = {}
         self.inner: dict[str, Step] = {}
+        self.loops = 0  # around what is being compiled
 
     def refuse(self, problem: str, node: ast.AST) -> ProgramError:
         """An error that names the place of a node."""
@@ -138,13 +140,13 @@ class Compiler:
     def _while(self, node: ast.While) -> Step:
         if node.orelse:
             raise self.refuse("else of a loop was refused", node)
-        test, body = self.value(node.test), self.block(node.body)
+        test, body = self.value(node.test), self.turn(node.body)
 
         def loop(f: list) -> Any:
             while test(f):
                 done = body(f)
-                if done is not None:
-                    return done
+                if done is not None and done is not CONTINUE:
+                    return None if done is BREAK else done
             return None
 
         return loop
@@ -158,23 +160,40 @@ class Compiler:
             items: Step = lambda f: range(*(int(b(f)) for b in bounds))
         else:
             items = self.value(over)
-        store, body = self.target(node.target), self.block(node.body)
+        store, body = self.target(node.target), self.turn(node.body)
 
         def loop(f: list) -> Any:
             for item in items(f):
                 store(f, item)
                 done = body(f)
-                if done is not None:
-                    return done
+                if done is not None and done is not CONTINUE:
+                    return None if done is BREAK else done
             return None
 
         return loop
+
+    def turn(self, nodes: list[ast.stmt]) -> Step:
+        """The body of a loop."""
+        self.loops += 1
+        body = self.block(nodes)
+        self.loops -= 1
+        return body
+
+    def _break(self, node: ast.Break | ast.Continue) -> Step:
+        if not self.loops:
+            raise self.refuse(f"{type(node).__name__} outside of a loop was refused", node)
+        way = BREAK if isinstance(node, ast.Break) else CONTINUE
+        return lambda f: way
+
+    _continue = _break
 
     def _functiondef(self, node: ast.FunctionDef) -> Step:
         """A function inside of a function, which `fork` runs: it takes nothing, and sees the variables around it."""
         if any((node.args.args, node.args.posonlyargs, node.args.kwonlyargs, node.args.vararg, node.args.kwarg)):
             raise self.refuse("a function inside of a function takes no arguments", node)
+        loops, self.loops = self.loops, 0
         self.inner[node.name] = self.block(node.body)
+        self.loops = loops
         return lambda f: None
 
     def _with(self, node: ast.With) -> Step:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ScriptModule(Module):
-    """A module written for TorchScript: an ordinary module, which cannot be saved as a TorchScript file.
+    """A module of TorchScript. A class that derives from it is an ordinary module, until it is scripted.
 
     >>> class Double(torch.jit.ScriptModule):
     ...     @torch.jit.script_method
@@ -48,13 +48,13 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(Scripted, ScriptModule):
-    """A module of a TorchScript archive: what `torch.jit.load` returns, and all modules inside of it.
+    """A module with a program: what `torch.jit.script` and `torch.jit.load` return, and all modules inside of it.
 
     It is used like the module that was saved: it is called, moved, trained, and its methods and attributes are those
     that were exported. `code` is the text of its `forward`.
 
     >>> isinstance(torch.jit.script(torch.nn.ReLU()), torch.jit.RecursiveScriptModule)
-    False
+    True
     """
 
     _program: Program
@@ -164,6 +164,8 @@ class RecursiveScriptModule(Scripted, ScriptModule):
         return f"original_name={self.original_name}"
 
     def __len__(self) -> int:
+        if "__len__" not in self._class.methods:
+            return len(self._modules)
         return self._function("__len__")(self)
 
     def __contains__(self, key: Any) -> bool:

@@ -22,10 +22,10 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 BUILTINS: dict[str, Callable[..., Any]] = {
-    "int": int, "float": float, "bool": bool, "str": str, "complex": complex, "print": print, "range": range,
+    "int": int, "float": float, "bool": bool, "complex": complex, "range": range,
     **{name: PLAIN[name] for name in (
         "abs", "all", "any", "bin", "chr", "divmod", "hash", "hex", "len", "list", "max", "min", "oct", "ord", "round",
-        "sorted", "sum")},
+        "print", "sorted", "str", "sum")},
 }  # fmt: skip
 
 # Operators that reach what a program does not own: files, streams, the memory of others.

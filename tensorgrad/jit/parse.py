@@ -38,11 +38,11 @@ ALLOWED: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _children(kind)
     for kind in (
         ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign,
-        ast.For, ast.While, ast.If, ast.With, ast.withitem, ast.Expr, ast.Pass, ast.BoolOp, ast.And, ast.Or,
-        ast.UnaryOp, ast.USub, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow,
-        ast.IfExp, ast.Dict, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot,
-        ast.In, ast.NotIn, ast.Call, ast.keyword, ast.Constant, ast.Attribute, ast.Subscript, ast.Name, ast.List,
-        ast.Tuple,
+        ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.With, ast.withitem, ast.Expr, ast.Pass, ast.BoolOp,
+        ast.And, ast.Or, ast.UnaryOp, ast.USub, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv,
+        ast.Mod, ast.Pow, ast.IfExp, ast.Dict, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+        ast.Is, ast.IsNot, ast.In, ast.NotIn, ast.Call, ast.keyword, ast.Constant, ast.Attribute, ast.Subscript,
+        ast.Name, ast.List, ast.Tuple,
     )
 }  # fmt: skip
 

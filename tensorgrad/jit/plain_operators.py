@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tensorgrad.jit.errors import Error
 from tensorgrad.tensor import Tensor
 
+PERCENT = ("%", "s", "r", "d", "i", "f", "F", "e", "E", "c", "g", "G")  # what may follow a % in a format
 LONGEST = 1 << 28  # elements of a list or characters of a string that a product makes
 
 
@@ -30,12 +34,31 @@ def _pow(a: Any, b: Any) -> Any:
     return a**b
 
 
+def shown(value: Any) -> str:
+    """A value as the text that a program makes of it: all digits of a float, strings within lists as they are."""
+    if isinstance(value, float):
+        if math.isfinite(value) and abs(value) < 1e10 and value == int(value):
+            return f"{int(value)}."
+        return f"{value:.17g}"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{shown(k)}: {shown(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def _print(*values: Any) -> None:
+    print(*map(shown, values))
+
+
 def _format(text: str, *values: Any) -> str:
     """`text` with a value in place of each {}. (Nothing else that Python's `format` does.)"""
     parts = text.split("{}")
     if len(parts) - 1 > len(values):
         raise IndexError("too few arguments for a format string")
-    return "".join(part + (str(v) if more else "") for part, v, more in _with_values(parts, values))
+    return "".join(part + (shown(v) if more else "") for part, v, more in _with_values(parts, values))
 
 
 def _with_values(parts: list[str], values: tuple) -> list[tuple[str, Any, bool]]:
@@ -44,7 +67,20 @@ def _with_values(parts: list[str], values: tuple) -> list[tuple[str, Any, bool]]
 
 def _percent(text: str, *values: Any) -> str:
     values = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
-    return text % tuple(v.item() if isinstance(v, Tensor) else v for v in values)
+    for specifier in re.findall("%(.?)", text, re.DOTALL):
+        if specifier not in PERCENT:  # no widths: they may ask for any amount of memory
+            raise ValueError(f"The specifier %{specifier} is not supported in TorchScript format strings")
+    found = re.findall("%(.)", text, re.DOTALL)
+    kinds = [specifier for specifier in found if specifier != "%"]
+    plain = (v.item() if isinstance(v, Tensor) else v for v in values)
+    return text % tuple(_formatted(v, kind) for v, kind in zip(plain, kinds, strict=True))
+
+
+def _formatted(value: Any, kind: str) -> Any:
+    """What `%` writes for a specifier: floats have the digits of 32 bits there, as in PyTorch."""
+    if kind in "sr":
+        return shown(value)
+    return float(np.float32(value)) if kind in "fFeEgG" else value
 
 
 def _slice(a: Any, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
@@ -155,6 +191,16 @@ def _rfind(text: str, part: str, start: int = 0, end: int = -1) -> int:
     return text.rfind(part, start, len(text) if end == -1 else end)
 
 
+LINES = "\n\r\v\f\x1c\x1d\x1e"
+
+
+def _splitlines(text: str, keep: bool = False) -> list[str]:
+    """Lines; each separator is one of its own, as in PyTorch, and an element of its own if it is kept."""
+    parts = re.split(f"([{LINES}])", text)
+    parts = parts[:-1] if not parts[-1] else parts
+    return parts if keep else parts[::2]
+
+
 def _string(name: str) -> Callable[..., Any]:
     function = getattr(str, name)
 
@@ -190,9 +236,9 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "erf": math.erf, "erfc": math.erfc, "gamma": math.gamma, "lgamma": math.lgamma, "factorial": math.factorial,
     "gcd": math.gcd, "copysign": math.copysign, "hypot": math.hypot, "ldexp": math.ldexp, "frexp": math.frexp,
     "modf": math.modf, "isnan": math.isnan, "isinf": math.isinf, "isfinite": math.isfinite,
-    "Int": int, "Float": float, "Bool": bool, "Complex": complex, "str": str, "chr": chr, "ord": ord, "hex": hex,
+    "Int": int, "Float": float, "Bool": bool, "Complex": complex, "str": shown, "chr": chr, "ord": ord, "hex": hex,
     "bin": bin, "oct": oct, "hash": hash, "len": len, "list": list, "dict": _dictionary,
-    "any": any, "all": all, "sum": sum, "max": _greatest, "min": _least,
+    "any": any, "all": all, "sum": sum, "print": _print, "max": _greatest, "min": _least,
     "format": _format, "percentFormat": _percent, "warn": _warn,
     "__derive_index": _derived, "__range_length": lambda low, high, step: len(range(low, high, step)),
     # lists, dicts and strings
@@ -206,18 +252,18 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "keys": lambda a: list(a.keys()), "values": lambda a: list(a.values()), "items": lambda a: list(a.items()),
     "get": lambda a, key, default=None: a.get(key, default),
     "setdefault": lambda a, key, value: a.setdefault(key, value), "update": lambda a, more: a.update(more),
-    "split": _split, "join": _join, "find": _find, "rfind": _rfind,
+    "split": _split, "splitlines": _splitlines, "join": _join, "find": _find, "rfind": _rfind,
     **{name: _string(name) for name in (
         "capitalize", "center", "endswith", "expandtabs", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier",
         "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "ljust", "lower", "lstrip", "partition",
-        "replace", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "splitlines", "startswith", "strip", "swapcase",
+        "replace", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "startswith", "strip", "swapcase",
         "title", "upper", "zfill")},
 }  # fmt: skip
 
 PRIM: dict[str, Callable[..., Any]] = {
     "RaiseException": _raise, "min": _least, "max": _greatest, "abs": abs, "rangelist": lambda n: list(range(n)),
     "unchecked_unwrap_optional": lambda value: value, "unchecked_cast": lambda value: value,
-    "Print": print, "StringIndex": operator.getitem, "TupleIndex": operator.getitem,
+    "Print": _print, "StringIndex": operator.getitem, "TupleIndex": operator.getitem,
     "ModuleContainerIndex": operator.getitem, "EnumName": lambda e: e.name, "EnumValue": lambda e: e.value,
     "type": lambda device: device.type, "index": lambda device: device.index, "id": id,
     "IfThenElse": lambda condition, a, b: a if condition else b,

@@ -105,10 +105,13 @@ class ProgramPickler(Pickler):
 
 def write(module: Any, f: Any, extra: dict[str, Any] | None) -> None:
     """Writes a module to a path or an object with `write`. Raises: see `torch.jit.save`."""
+    module = getattr(module, "_module", module)  # of a scripted function
     program = getattr(module, "_program", None)
     if not isinstance(module, Scripted) or program is None:
         what = f"{type(module).__module__}.{type(module).__qualname__}"
-        why = "torch.jit.script returns its argument unchanged, and torch.jit.trace(module, example) records a program"
+        why = "torch.jit.script(module) makes one of its source, and torch.jit.trace(module, example) records one"
+        if "_unwritable" in getattr(module, "__dict__", ()):
+            why = f"its source has no text in TorchScript here: {module._unwritable}"
         if "_traced" in getattr(module, "__dict__", ()):
             why = module._traced[1]
         raise NotImplementedError(

@@ -53,6 +53,10 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the uniform distribution on [a, b).
 
+    Args:
+        tensor: what is filled, of any shape.
+        a, b: the bounds.
+
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.uniform_(torch.empty(3), -1, 1)
     tensor([-0.0075,  0.5364, -0.8230])
@@ -65,6 +69,10 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the normal distribution N(mean, std²).
 
+    Args:
+        tensor: what is filled, of any shape.
+        mean, std: numbers.
+
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.normal_(torch.empty(3), 0, 0.01)
     tensor([ 0.0154, -0.0029, -0.0218])
@@ -76,6 +84,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills `tensor` with `val`.
+
+    Args:
+        tensor: what is filled, of any shape.
+        val: a number.
 
     >>> torch.nn.init.constant_(torch.empty(2), 0.5)
     tensor([0.5000, 0.5000])
@@ -98,6 +110,9 @@ def ones_(tensor: Tensor) -> Tensor:
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
     """Fills `tensor` with zeros.
+
+    Args:
+        tensor: what is filled, of any shape.
 
     >>> torch.nn.init.zeros_(torch.empty(2))
     tensor([0., 0.])
@@ -314,6 +329,10 @@ def kaiming_normal_(
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Makes `tensor`, viewed as a matrix (size(0), rest), (semi-)orthogonal (Saxe et al., 2013).
+
+    Args:
+        tensor: what is filled, of at least 2 dimensions.
+        gain: a factor; the singular values are equal to it.
 
     Raises:
         ValueError: `tensor` has fewer than 2 dimensions.

@@ -15,15 +15,28 @@ from typing import Any
 
 
 class Members(dict):
-    """One of a module's tables; its entries can also be read as attributes of the module."""
+    """One of a module's tables; its entries can also be read as attributes of the module.
+
+    It is made as a dict is, and then belongs to no module: programs make tables of the type of a module's.
+    """
 
     __slots__ = ("__weakref__", "owner")
     reader: Any = None  # `Module.__getattr__`
 
-    def __init__(self, owner: Any = None, members: Any = ()):
+    def __init__(self, *members: Any, **more: Any):
+        self.owner: Any = None
+        if members or more:
+            self.update(*members, **more)
+
+    @staticmethod
+    def of(module: Any, members: Any = ()) -> Members:
+        """A table of a module."""
+        table = Members()
         # Weak, so that a model is freed with its last reference and does not wait for the garbage collector.
-        self.owner = None if owner is None else weakref.ref(owner)
-        self.update(members)
+        table.owner = weakref.ref(module)
+        if members:
+            table.update(members)
+        return table
 
     def __setitem__(self, name: str, value: Any) -> None:
         dict.__setitem__(self, name, value)
@@ -84,7 +97,7 @@ class Members(dict):
             if members is not None and not (
                 isinstance(members, Members) and members.owner and members.owner() is module
             ):
-                object.__setattr__(module, table, Members(module, members))
+                object.__setattr__(module, table, Members.of(module, members))
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         # Copies and pickles are plain dictionaries, as in PyTorch; a module converts them when it is restored.

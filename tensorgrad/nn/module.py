@@ -86,10 +86,10 @@ class Module(Hooked, Stateful, Convertible):
                 )
         put = object.__setattr__
         put(self, "training", True)
-        put(self, "_parameters", Members(self))
-        put(self, "_buffers", Members(self))
+        put(self, "_parameters", Members.of(self))
+        put(self, "_buffers", Members.of(self))
         put(self, "_non_persistent_buffers_set", set())
-        put(self, "_modules", Members(self))
+        put(self, "_modules", Members.of(self))
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -146,6 +146,11 @@ class Module(Hooked, Stateful, Convertible):
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a buffer: state that is not learned. `to` moves it; it is saved if `persistent`.
+
+        Args:
+            name: the attribute's name, without a dot.
+            tensor: its value, of any shape; None if there is none yet.
+            persistent: whether it is part of `state_dict`.
 
         Raises:
             KeyError: the name is empty, contains a dot, or is taken by something that is not a buffer.
@@ -259,7 +264,7 @@ class Module(Hooked, Stateful, Convertible):
         for name, value in old.items():
             if self.__dict__.get(name, self) is value:
                 del self.__dict__[name]
-        object.__setattr__(self, table, Members(self, members))
+        object.__setattr__(self, table, Members.of(self, members))
 
     def _forget(self, name: str) -> None:
         """Removes any member called `name`, so that a member of another kind can take the name."""
@@ -424,11 +429,20 @@ class Module(Hooked, Stateful, Convertible):
         """Yields `(dotted name, parameter)` of this module and, if `recurse`, of its descendants.
 
         Shared parameters come once, unless `remove_duplicate` is False.
+
+        Args:
+            prefix: what the names begin with.
+            recurse: whether parameters of descendants come, too.
+            remove_duplicate: whether a shared parameter comes once, or under each of its names.
         """
         yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Yields the parameters, each once."""
+        """Yields the parameters, each once.
+
+        Args:
+            recurse: whether those of all descendants come, too, or only the module's own.
+        """
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
@@ -462,7 +476,13 @@ class Module(Hooked, Stateful, Convertible):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Yields `(dotted name, module)` of this module, named `prefix`, and its descendants, parents first."""
+        """Yields `(dotted name, module)` of this module, named `prefix`, and its descendants, parents first.
+
+        Args:
+            memo: modules that are left out; those that came are added.
+            prefix: the name of this module, and what the others begin with.
+            remove_duplicate: whether a shared module comes once, or under each of its names.
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -474,21 +494,33 @@ class Module(Hooked, Stateful, Convertible):
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """Yields this module and its descendants, parents first, each once."""
+        """Yields this module and its descendants, parents first, each once.
+
+        Args:
+            remove_duplicate: whether a shared module comes once, or in each of its places.
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     # --- changing the whole tree ---
 
     def apply(self, fn: Callable[[Module], Any]) -> Any:
-        """Calls `fn` on every module of the tree, children first; returns `self`."""
+        """Calls `fn` on every module of the tree, children first; returns `self`.
+
+        Args:
+            fn: a function of a module; its result is ignored.
+        """
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self, mode: bool = True) -> Any:
-        """Switches the tree to training mode (dropout drops, batch norm uses the batch's statistics) or out of it."""
+        """Switches the tree to training mode (dropout drops, batch norm uses the batch's statistics) or out of it.
+
+        Args:
+            mode: True for training, False for evaluation.
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -507,7 +539,11 @@ class Module(Hooked, Stateful, Convertible):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drops the gradients of all parameters, or fills them with zeros."""
+        """Drops the gradients of all parameters, or fills them with zeros.
+
+        Args:
+            set_to_none: whether `.grad` becomes None; if False, it is filled with zeros.
+        """
         cls = type(self)
         if cls.parameters is Module.parameters and cls.named_parameters is Module.named_parameters:
             _zero_grad(self, set_to_none)  # faster, and most training loops run it in every step

@@ -93,6 +93,7 @@ class Hooked(_Tables):
             prepend: run it before the hooks that are already registered.
             with_kwargs: call `hook(module, args, kwargs, output)`.
             always_call: run it also when the call raises.
+            hook: a function of the module, its positional arguments and its result.
 
         >>> layer = torch.nn.Linear(2, 3)
         >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))

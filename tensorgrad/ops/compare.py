@@ -100,6 +100,11 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Returns whether `isclose` holds for all elements.
 
+    Args:
+        other: a tensor that broadcasts with `input`, of the same dtype.
+        rtol, atol: the largest difference is `atol + rtol · |other|`, for each element.
+        equal_nan: whether NaN is close to NaN.
+
     >>> torch.allclose(torch.zeros(2), torch.full((2,), 1e-9))
     True
     """
@@ -193,6 +198,10 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
 
     With `condition` alone, returns the indices where it is true, one tensor per dimension.
 
+    Args:
+        condition: boolean.
+        input, other: tensors or numbers, of dtypes that promote to one.
+
     Raises:
         RuntimeError: If `condition` is not boolean.
 
@@ -253,6 +262,10 @@ _masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_f
 def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
     """Returns `input` with `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) is true.
 
+    Args:
+        mask: boolean, of a shape that broadcasts with that of `input`.
+        value: what is put where it is true.
+
     Raises:
         RuntimeError: If `mask` is not boolean, `value` is not 0-dimensional, or its category is above that of `input`.
 
@@ -289,7 +302,12 @@ def _checked_number(input: Tensor, value):
 
 @composite("method")
 def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
-    """Writes `value` (a number or 0-dimensional tensor) in place where `mask` (boolean, broadcast) is true."""
+    """Writes `value` (a number or 0-dimensional tensor) in place where `mask` (boolean, broadcast) is true.
+
+    Args:
+        mask: boolean, of a shape that broadcasts to that of this tensor.
+        value: what is written where it is true.
+    """
     array = self._array
     xp = STORAGES[array.__class__].xp
     if (

@@ -141,6 +141,10 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
 
     Returns the tensor itself if nothing changes, unless `copy=True`.
 
+    Args:
+        non_blocking: whether a copy from pinned memory to a GPU may go on in the background.
+        copy: whether to copy even if nothing changes.
+
     >>> torch.ones(1, dtype=torch.int64).to(torch.float32)
     tensor([1.])
     """
@@ -209,6 +213,9 @@ def cpu(self: Tensor, memory_format=None) -> Tensor:
 def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> Tensor:
     """Returns this tensor on a CUDA device: `device`, or the current one if it is not given.
 
+    Args:
+        non_blocking: whether a copy from pinned memory may go on in the background.
+
     Raises:
         RuntimeError: If no CUDA device is available.
 
@@ -267,6 +274,9 @@ def in_format_of(input: Tensor, result: Tensor) -> Tensor:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns this tensor with the dtype and device of `other`.
 
+    Args:
+        other: a tensor of any shape.
+
     >>> torch.tensor([1.7, -2.0]).type_as(torch.tensor(0))
     tensor([ 1, -2])
     """
@@ -276,6 +286,10 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 @composite("method")
 def type(self: Tensor, dtype=None, non_blocking=False):
     """Returns PyTorch's legacy type name of the tensor or, given `dtype`, this tensor cast to it.
+
+    Args:
+        dtype: a dtype, or such a name; None to return it.
+        non_blocking: as in `to`.
 
     >>> torch.ones(1).type(), torch.ones(1).type(torch.int64)
     ('torch.FloatTensor', tensor([1]))
@@ -320,6 +334,10 @@ _copy = op("copy(input, src)", _broadcast_copy, linear="src", batch=_copy_in_bat
 @composite("method")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copies `src`, broadcast and cast, into this tensor in place; gradients flow to `src`.
+
+    Args:
+        src: a tensor of any dtype and device.
+        non_blocking: whether a copy between pinned memory and a GPU may go on in the background.
 
     Raises:
         RuntimeError: If `src` cannot be broadcast to this tensor's shape.
@@ -447,7 +465,11 @@ def fill(input: Tensor, value) -> Tensor:
 
 @composite("method", "function")
 def fill_(self: Tensor, value) -> Tensor:
-    """Sets every element to `value`, a number or a 0-dimensional tensor, in place."""
+    """Sets every element to `value`, a number or a 0-dimensional tensor, in place.
+
+    Args:
+        value: what is written, cast to this tensor's dtype.
+    """
     asked = inplace.asked(fill_, self, value) if DISPATCH else NotImplemented
     return _fill_in_place(self, value) if asked is NotImplemented else asked
 

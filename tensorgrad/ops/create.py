@@ -377,6 +377,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
 
     Without `dtype`, floats get the default dtype, integers int64, booleans bool, and arrays keep their own.
 
+    Args:
+        data: what the tensor has the shape of: a number gives shape (), a list of n numbers (n,).
+
     Raises:
         ValueError: If sequences at the same depth differ in length.
         TypeError, RuntimeError: If `data` contains anything but numbers.
@@ -405,6 +408,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
 @composite("function", name="as_tensor")
 def as_tensor(data, dtype=None, device=None) -> Tensor:
     """Converts `data` to a tensor, sharing memory with an array or tensor if the dtype and device allow it.
+
+    Args:
+        data: a tensor, an array, a number, or nested sequences of numbers.
 
     >>> import numpy as np, tensorgrad as torch
     >>> a = np.zeros(2); t = torch.as_tensor(a); t[0] = 5
@@ -450,6 +456,9 @@ def _check_layout(ndarray: np.ndarray) -> None:
 @composite("function")
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """Returns a tensor that shares the memory of a NumPy array.
+
+    Args:
+        ndarray: the array, of any shape; writing to it changes the tensor.
 
     Raises:
         TypeError: If `ndarray` is not an array or its dtype does not exist in PyTorch.
@@ -707,6 +716,10 @@ def full(
 ) -> Tensor:  # fmt: skip
     """Returns a tensor filled with `fill_value`, whose type determines the dtype if none is given.
 
+    Args:
+        size: the shape.
+        fill_value: a number.
+
     >>> torch.full((2, 3), 7)
     tensor([[7, 7, 7],
             [7, 7, 7]])
@@ -853,6 +866,11 @@ def arange(
 
     Integer arguments give int64; if any is a float, the default dtype.
 
+    Args:
+        start: the first value; 0 if only one number is given, which then is `end`.
+        end: the bound, which is excluded.
+        step: the difference of two values, not 0; it may be negative.
+
     >>> torch.arange(3), torch.arange(1, 2, 0.5)
     (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
     """
@@ -925,6 +943,10 @@ def linspace(
     """Returns `steps` evenly spaced values from `start` to `end`, both included.
 
     As in PyTorch, each half is computed from its own end, so the result is symmetric.
+
+    Args:
+        start, end: the first and the last value: numbers or 0-dimensional tensors.
+        steps: how many, 0 or more.
 
     >>> torch.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
@@ -1044,6 +1066,10 @@ def logspace(
 @composite("function")
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Returns an `n` by `m` matrix (`n` by `n` if `m` is not given) with ones on the diagonal and zeros elsewhere.
+
+    Args:
+        n: the number of rows.
+        m: that of columns; `n` if None.
 
     >>> torch.eye(2, 3)
     tensor([[1., 0., 0.],

@@ -101,6 +101,10 @@ _cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", batch="leading", li
 def cat(tensors, dim: int = 0, *, out=None) -> Tensor:
     """Concatenates tensors along `dim`, in the dtype to which they promote.
 
+    Args:
+        tensors: a list or tuple of tensors, of the same shape but for `dim`.
+        dim: the dimension whose sizes are added.
+
     Raises:
         ValueError: If the list is empty.
         RuntimeError: If the shapes differ in another dimension.
@@ -153,6 +157,10 @@ _stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", batch="leadin
 @composite("function")
 def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     """Stacks tensors of the same shape along a new dimension.
+
+    Args:
+        tensors: a list or tuple of n tensors.
+        dim: where the new dimension, of size n, is in the result.
 
     Raises:
         RuntimeError: If the list is empty or the shapes differ.

@@ -87,6 +87,9 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
 
     Where `min` is greater than `max`, the result is `max`.
 
+    Args:
+        min, max: numbers, tensors that broadcast with `input`, or None for no limit.
+
     Raises:
         RuntimeError: If both limits are omitted.
 

@@ -119,6 +119,10 @@ _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.d
 def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """Computes `input + alpha · other`, elementwise with broadcasting.
 
+    Args:
+        other: a number, or a tensor that broadcasts with `input`.
+        alpha: a number by which `other` is multiplied.
+
     >>> torch.add(torch.tensor([1, 2]), 10, alpha=2)
     tensor([21, 22])
     """
@@ -182,7 +186,12 @@ def _scaled(input, other, alpha):
 
 @composite("method")
 def add_(self: Tensor, other, *old, alpha=1) -> Tensor:
-    """Adds `alpha · other` in place."""
+    """Adds `alpha · other` in place.
+
+    Args:
+        other: a number, or a tensor that broadcasts to this one's shape.
+        alpha: a number by which `other` is multiplied.
+    """
     if old:
         other, alpha = number_first("add_", "alpha", other, old)
     if alpha.__class__ is float and _of_half_precision(self, other):
@@ -209,6 +218,10 @@ def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
 @composite()
 def div(input: Tensor, other, *, rounding_mode: str | None = None, out=None) -> Tensor:
     """Divides elementwise; `rounding_mode` "floor" or "trunc" rounds the quotient and keeps integer dtypes.
+
+    Args:
+        other: the divisor: a number, or a tensor that broadcasts with `input`.
+        rounding_mode: None for the true quotient, in floating point; "floor" rounds it down, "trunc" towards 0.
 
     Raises:
         RuntimeError: If the rounding mode is unknown, or integers are divided by zero with rounding.
@@ -363,6 +376,10 @@ def _exponent_slope(x, n, power):
 @composite()
 def pow(input, exponent, *, out=None) -> Tensor:
     """Raises `input` to the power `exponent`, elementwise with broadcasting; either may be a number.
+
+    Args:
+        input: the base.
+        exponent: the power.
 
     Raises:
         RuntimeError: If `input` is an integer tensor and `exponent` a negative integer.

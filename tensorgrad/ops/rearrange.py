@@ -99,6 +99,10 @@ def roll(input: Tensor, shifts, dims=()) -> Tensor:
 
     Without `dims`, the tensor is rolled as if it were flat.
 
+    Args:
+        shifts: an integer, or one for each of `dims`; negative ones shift towards the front.
+        dims: a dimension, or several.
+
     >>> torch.arange(4).roll(1)
     tensor([3, 0, 1, 2])
     """
@@ -268,6 +272,9 @@ _triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", linear="input", k
 def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     """Returns a copy in which the last two dimensions are lower triangular: 0 above the given diagonal.
 
+    Args:
+        diagonal: up to which diagonal elements are kept: 0 is the main one, positive ones are above it.
+
     >>> torch.ones(2, 2).tril()
     tensor([[1., 0.],
             [1., 1.]])
@@ -334,6 +341,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 @composite()
 def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     """Returns a matrix with a vector on its diagonal or, given a matrix, a copy of its diagonal.
+
+    Args:
+        diagonal: which one: 0 is the main one, positive ones are above it.
 
     >>> torch.diag(torch.tensor([1, 2]))
     tensor([[1, 0],
@@ -447,6 +457,11 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
     `pad` is (before, after) for the last dimension, then for the one before it, and so on. `mode` is "constant" (filled
     with `value`), "reflect" (mirrored at the outermost element), "replicate" (the outermost element repeated), or
     "circular" (wrapped around).
+
+    Args:
+        pad: an even number of integers, as said above.
+        mode: how, as said above.
+        value: what "constant" fills with; 0 if None.
 
     Raises:
         RuntimeError: If the padding does not fit the input.
@@ -589,6 +604,10 @@ def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Returns the coordinates of the points of a grid: each vector expanded, as a view, along all other dimensions.
 
     With `indexing` "ij" the first vector varies along dimension 0, with "xy" along dimension 1.
+
+    Args:
+        tensors: vectors, or 0-dimensional tensors; one by one or in a list.
+        indexing: "ij" or "xy"; "ij" if None.
 
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")[0]
     tensor([[1, 1],

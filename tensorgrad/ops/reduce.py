@@ -43,7 +43,7 @@ mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean", linear="input",
     backward_kernel="reduce.mean_backward",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / kernels.count(input_shape, dim),
-    doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
+    doc="The mean over `dim`; integers need a floating `dtype`. Raises RuntimeError for integers without one.",
 )  # fmt: skip
 _nansum = reduction(
     "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum", where=(),
@@ -136,6 +136,10 @@ _all = reduction("all(input, dim: dims = None, keepdim: bool = False)", "reduce.
 def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns whether any element along `dim` is nonzero; with `dim=()`, whether each element is.
 
+    Args:
+        dim: one dimension, several, or None for all.
+        keepdim: whether they are kept, with size 1.
+
     >>> torch.tensor([[0, 0], [0, 3]]).any(dim=1)
     tensor([False,  True])
     """
@@ -145,6 +149,10 @@ def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
 @composite(name="all")
 def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns whether all elements along `dim` are nonzero; with `dim=()`, whether each element is.
+
+    Args:
+        dim: one dimension, several, or None for all.
+        keepdim: whether they are kept, with size 1.
 
     >>> torch.tensor([[True, False], [True, True]]).all(dim=1)
     tensor([False,  True])
@@ -238,6 +246,11 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 
     With `dim`, the index and the gradient go to the first of equal elements; without `dim`, ties split the gradient.
 
+    Args:
+        dim: a dimension; None for all elements. A tensor in its place is `other`.
+        keepdim: whether the dimension is kept, with size 1.
+        other: a tensor that broadcasts with `input`; the result is elementwise.
+
     Raises:
         RuntimeError, IndexError: If there are no elements to reduce.
 
@@ -250,6 +263,11 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 @composite(name="min")
 def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
     """Returns the smallest element; with `dim`, the minima along it and their indices; with a tensor, `minimum`.
+
+    Args:
+        dim: a dimension; None for all elements. A tensor in its place is `other`.
+        keepdim: whether the dimension is kept, with size 1.
+        other: a tensor that broadcasts with `input`; the result is elementwise.
 
     >>> torch.min(torch.tensor([[4.0, 2.0], [1.0, 3.0]]), dim=1)
     torch.return_types.min(
@@ -299,6 +317,10 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 @composite()
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns the index of the largest element along `dim`, or in the flattened tensor; the first one among ties.
+
+    Args:
+        dim: a dimension; None for the flattened tensor.
+        keepdim: whether the dimension is kept, with size 1.
 
     >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
     >>> x.argmax(), x.argmax(dim=1)
@@ -429,6 +451,12 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 
     Warns if n is not larger than the correction.
 
+    Args:
+        dim: one dimension, several, or None for all.
+        unbiased: False means `correction=0`, True `correction=1`.
+        keepdim: whether the dimensions are kept, with size 1.
+        correction: what is subtracted from the number of elements in the divisor; 1 if None.
+
     Raises:
         RuntimeError: If the dtype is integral.
 
@@ -442,6 +470,12 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 @composite()
 def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
     """Computes the standard deviation, the square root of `var`; its gradient is 0 where the deviation is 0.
+
+    Args:
+        dim: one dimension, several, or None for all.
+        unbiased: False means `correction=0`, True `correction=1`.
+        keepdim: whether the dimensions are kept, with size 1.
+        correction: what is subtracted from the number of elements in the divisor; 1 if None.
 
     >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.2910)
@@ -570,6 +604,10 @@ def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
 @composite()
 def logsumexp(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
     """Computes log Σ exp x along `dim` without overflow; integers are computed in the default dtype.
+
+    Args:
+        dim: one dimension, or several.
+        keepdim: whether they are kept, with size 1.
 
     >>> torch.tensor([100.0, 100.0]).logsumexp(0)
     tensor(100.6931)

@@ -52,6 +52,10 @@ _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geo
 def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
     """Returns a view of the storage with the given shape, strides (in elements) and storage offset.
 
+    Args:
+        size, stride: as many integers each as the view has dimensions; strides are not negative.
+        storage_offset: the first element in the storage; by default that of `input`.
+
     Raises:
         RuntimeError: If the view would extend beyond the storage.
 

@@ -240,6 +240,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     `index` (int64 or int32) has as many dimensions as `input`; the result has the shape of `index`. With `sparse_grad`
     the gradient of `input` is a sparse tensor.
 
+    Args:
+        dim: the dimension in which elements are looked up.
+        index: where to look; in the other dimensions at most as large as `input`.
+        sparse_grad: whether the gradient is sparse.
+
     Raises:
         RuntimeError: If an index is out of range or the shapes do not fit.
 

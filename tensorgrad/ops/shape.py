@@ -110,7 +110,14 @@ _view = view("view(input, size: shape)", "shape.view", where=(), on_arrays=True,
 _expand = view("expand(input, size: shape)", "shape.expand", where=(), input=lambda g: g)
 unsqueeze_view = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
-                  doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
+                  doc="""A view with a new dimension of size 1.
+
+    Args:
+        dim: where it is in the result: from 0 to `input.ndim`, or negative, counted from the end.
+
+    Raises:
+        IndexError: If `dim` is out of range.
+    """)  # fmt: skip
 _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where=(), on_arrays=True,
                 backward_name="SqueezeBackward1", input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where=(), on_arrays=True,
@@ -120,7 +127,14 @@ _permute = view("permute(input, dims: dims)", "shape.permute", where=(),
 transpose_view = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
                   prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
                   input=lambda g, dim0, dim1: transpose_view(g, dim0, dim1),
-                  doc="A view with two dimensions swapped.")  # fmt: skip
+                  doc="""A view with two dimensions swapped.
+
+    Args:
+        dim0, dim1: the two; negative ones are counted from the end.
+
+    Raises:
+        IndexError: If one of them is out of range.
+    """)  # fmt: skip
 alias_of = view("alias(input)", "shape.alias", where=(), input=lambda g: g)
 diagonal_view = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where=(),
                  input=lambda g, input_shape, offset, dim1, dim2:
@@ -259,7 +273,8 @@ def _reshape(input: Tensor, size: tuple[int, ...]) -> Tensor:
 def reshape(input: Tensor, shape) -> Tensor:
     """Returns the elements, in row-major order, with another shape: a view if possible, else a copy.
 
-    One size may be -1, to be inferred from the others.
+    Args:
+        shape: a size for each dimension; one may be -1, to be inferred from the others.
 
     Raises:
         RuntimeError: If the number of elements does not fit the shape.
@@ -274,6 +289,9 @@ def reshape(input: Tensor, shape) -> Tensor:
 def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
     """Returns the elements, in row-major order, with another shape: a view if possible, else a copy.
 
+    Args:
+        shape: a size for each dimension, in a tuple or one by one; one may be -1, to be inferred from the others.
+
     >>> torch.arange(6).reshape(2, -1)
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -284,6 +302,9 @@ def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
 @composite("method")
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns a view with the shape of `other`.
+
+    Args:
+        other: a tensor with as many elements.
 
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
@@ -298,6 +319,9 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns this tensor with the shape of `other`: a view if possible, else a copy.
 
+    Args:
+        other: a tensor with as many elements.
+
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])
@@ -310,6 +334,9 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Flattens the dimensions from `start_dim` to `end_dim` (inclusive) into one.
+
+    Args:
+        start_dim, end_dim: the first and the last of these dimensions.
 
     >>> torch.zeros(2, 3, 4).flatten(1).shape
     torch.Size([2, 12])
@@ -372,6 +399,9 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
 def squeeze(input: Tensor, dim=None) -> Tensor:
     """Returns a view without the dimensions of size 1; with `dim` (one or several), only those of them are removed.
 
+    Args:
+        dim: one dimension, or a tuple; dimensions of another size stay.
+
     >>> torch.zeros(1, 2, 1).squeeze().shape, torch.zeros(1, 2, 1).squeeze(0).shape
     (torch.Size([2]), torch.Size([2, 1]))
     """
@@ -386,6 +416,9 @@ def squeeze(input: Tensor, dim=None) -> Tensor:
 @composite("method", name="squeeze")
 def squeeze_method(self: Tensor, dim=None, *more) -> Tensor:
     """Returns a view without the dimensions of size 1, or without those of them that are named.
+
+    Args:
+        dim: one dimension or several, in a tuple or one by one; dimensions of another size stay.
 
     >>> x = torch.zeros(1, 2, 1)
     >>> x.squeeze().shape, x.squeeze(0).shape, x.squeeze(0, 2).shape
@@ -437,6 +470,9 @@ variadic("expand", expand, "size")
 @composite("method")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns a view of this tensor expanded to the shape of `other`.
+
+    Args:
+        other: a tensor whose shape this one broadcasts to.
 
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
     tensor([[1, 1, 1],
@@ -555,6 +591,10 @@ alias("swapdims", transpose_view)
 @composite()
 def movedim(input: Tensor, source, destination) -> Tensor:
     """Returns a view with the dimensions `source` moved to the positions `destination`; the others keep their order.
+
+    Args:
+        source: a dimension, or several.
+        destination: where each of them is in the result.
 
     >>> torch.zeros(2, 3, 4).movedim(0, -1).shape
     torch.Size([3, 4, 2])

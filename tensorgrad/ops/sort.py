@@ -45,6 +45,11 @@ def sort(
 ) -> return_types.sort:
     """Sorts the elements along `dim` and returns them with their original indices. Stable; NaN is the largest.
 
+    Args:
+        dim: along which dimension.
+        descending: whether the largest come first.
+        stable: accepted; equal elements always stay in order.
+
     >>> torch.tensor([3, 1, 2]).sort()
     torch.return_types.sort(
     values=tensor([1, 2, 3]),
@@ -101,6 +106,12 @@ def topk(
 
     As in PyTorch, which of several equal elements are taken, and in what order, is unspecified; this implementation
     prefers earlier ones.
+
+    Args:
+        k: how many.
+        dim: along which dimension; in the results it has size `k`.
+        largest: whether the largest or the smallest are wanted.
+        sorted: accepted; the results are in order, as said.
 
     Raises:
         RuntimeError: If `k` is larger than the dimension.
@@ -326,6 +337,14 @@ def searchsorted(
     Side "left" (the default) is before equal elements, "right" after. A `sorted_sequence` of several dimensions is
     searched row by row; `sorter` holds the indices that sort a sequence that is not sorted.
 
+    Args:
+        sorted_sequence: a vector, or (..., n) with the leading sizes of `input`.
+        input: a tensor of values, or a number.
+        out_int32: whether the indices are int32 instead of int64.
+        right: True is `side="right"`.
+        side: "left" or "right".
+        sorter: int64, of the shape of `sorted_sequence`.
+
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
     tensor([1, 2])
     """
@@ -427,6 +446,12 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     """Returns the sorted unique elements, or slices along `dim`; optionally also inverse indices and counts.
 
     Every NaN counts as distinct.
+
+    Args:
+        sorted: accepted; the elements are sorted in any case.
+        return_inverse: whether to return, of the shape of `input`, where each element is in the result.
+        return_counts: whether to return how often each one comes (int64).
+        dim: None for elements.
 
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))

@@ -167,6 +167,11 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits a tensor into views along `dim`: of one size (the last may be smaller), or of the sizes in a list.
 
+    Args:
+        tensor: what is split.
+        split_size_or_sections: the size of a part, or a list of the sizes of all.
+        dim: the dimension that is divided.
+
     Raises:
         RuntimeError: If the sizes do not fit the dimension.
 
@@ -193,6 +198,10 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
 @composite("method", name="split")
 def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits this tensor into views along `dim`: of one size (the last may be smaller), or of the sizes in a list.
+
+    Args:
+        split_size: the size of a part, or a list of the sizes of all.
+        dim: the dimension that is divided.
 
     >>> torch.arange(3).split(split_size=2)
     (tensor([0, 1]), tensor([2]))
@@ -255,6 +264,10 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[T
 @composite()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits a tensor into at most `chunks` views along `dim`, equal in size except that the last may be smaller.
+
+    Args:
+        chunks: how many parts.
+        dim: the dimension that is divided.
 
     >>> [len(part) for part in torch.arange(5).chunk(3)]
     [2, 2, 1]

@@ -63,6 +63,8 @@ class Settings:
     Attributes:
         starts: the entries of a parameter's state: `{name: the function that creates it}`.
         names: the entries that the update takes, in its order; `None` for those that these settings do not need.
+        seen: the settings themselves.
+        steady: whether all of them are immutable, unlike lists and tensors.
         flagged: whether one of PyTorch's flags is set, which requires checks.
         ready: `{parameter: (its array, temporaries like it, constants)}` for small parameters.
     """
@@ -72,12 +74,12 @@ class Settings:
         "_constants",
         "_keys",
         "_read",
-        "_seen",
-        "_steady",
         "flagged",
         "names",
         "ready",
+        "seen",
         "starts",
+        "steady",
     )
 
     def __init__(self, optimizer: Any, group: dict[str, Any]) -> None:
@@ -90,26 +92,26 @@ class Settings:
 
     def follow(self, optimizer: Any, group: dict[str, Any]) -> None:
         """Updates everything if a setting changed. Raises: KeyError if a setting was removed."""
-        if not self._steady or self._read(group) != self._seen:
+        if not self.steady or self._read(group) != self.seen:
             self._renew(optimizer, group)
 
     def _renew(self, optimizer: Any, group: dict[str, Any]) -> None:
-        self._steady = False  # until everything below has succeeded
-        self._seen = self._read(group)
+        self.steady = False  # until everything below has succeeded
+        self.seen = self._read(group)
         self.starts = starts = optimizer._initial_state(group)
         self.names: list[Any] = [name if name in starts else None for name in optimizer._state_arrays]
         self.flagged = is_up(group)
         self._coefficients: tuple | None = None
         for constants in self._constants.values():
             constants.t = _NEVER
-        self._steady = _steady(self._seen)
+        self.steady = _steady(self.seen)
 
     def coefficients(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
         """Returns the coefficients of step `t`."""
         made = self._coefficients
         if made is None or made[0] != t:
-            if not self._steady:  # a setting may be a tensor
-                group = dict(zip(self._keys, map(_plain, self._seen), strict=True))
+            if not self.steady:  # a setting may be a tensor
+                group = dict(zip(self._keys, map(_plain, self.seen), strict=True))
             made = self._coefficients = t, optimizer._coefficients_at(group, t)
         return made[1]
 

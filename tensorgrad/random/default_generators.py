@@ -14,6 +14,9 @@ from tensorgrad.random.generator import Generator, default_generator
 def manual_seed(seed) -> Generator:
     """Seeds the default generators, of the host and of all GPUs, with `int(seed)`; returns the host's.
 
+    Args:
+        seed: an integer; negative ones count from 2⁶⁴ down.
+
     >>> from tensorgrad.random import manual_seed
     >>> manual_seed(1).initial_seed()
     1

@@ -48,6 +48,9 @@ def clear_safe_globals() -> None:
 def safe_globals(safe_globals: list) -> Iterator[None]:
     """A context manager that calls `add_safe_globals` temporarily.
 
+    Args:
+        safe_globals: classes and functions, or pairs of one and the name that files call it.
+
     >>> with torch.serialization.safe_globals([set]):
     ...     torch.serialization.get_safe_globals()
     [<class 'set'>]

@@ -25,6 +25,7 @@ def save(
             other classes are pickled under the names of their classes.
         f: A path, or an object with `write`.
         pickle_protocol: The protocol of the pickle inside.
+        pickle_module: Accepted for compatibility.
 
     Raises:
         RuntimeError: If tensors of different dtypes share memory.

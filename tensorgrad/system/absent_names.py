@@ -216,6 +216,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.distributed._symmetric_memory.enable_symm_mem_for_group": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed._symmetric_memory.get_symm_mem_workspace": (REFUSES, "torchao", _SYMMETRIC),
     "torch.distributed._symmetric_memory.rendezvous": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
+    "torch.distributed.autograd.context": (REFUSES, "torchopt", _RPC),
+    "torch.distributed.autograd.is_available": (NO, "torchopt", _RPC),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),

@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from tensorgrad.nn.members import Members
 from tensorgrad.return_types import all_return_types
 from tensorgrad.size import Size
 
@@ -158,6 +159,7 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
 }
 for _kind, _definition in SUPPORTED_NODES.items():
     SUPPORTED_NODES[_kind] = _definition._replace(type=_kind)
+SUPPORTED_NODES[Members] = SUPPORTED_NODES[dict]  # a module's tables, which are dicts in PyTorch
 # Those of dict: transformers and diffusers register their own classes of dicts with them.
 _, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys = SUPPORTED_NODES[dict]
 _registered: set[type] = set()
@@ -343,8 +345,10 @@ def is_structseq(obj: Any) -> bool:
 
 def _get_node_type(tree: Any) -> Any:
     """Returns the kind of container that a value is: its type, or `namedtuple`."""
-    kind = type(tree)
-    return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
+    row = SUPPORTED_NODES.get(type(tree))
+    if row is not None:
+        return row.type
+    return namedtuple if is_namedtuple_class(type(tree)) else type(tree)
 
 
 def row_of(tree: Any) -> NodeDef | None:

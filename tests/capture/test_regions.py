@@ -253,6 +253,21 @@ def test_a_mode_that_is_left_changed():
         torch.set_grad_enabled(True)
 
 
+def test_a_dictionary_without_entries_that_has_the_global_variables_of_a_function():
+    own = {}
+
+    def longer(x):
+        return x * (1 + len(own))
+
+    region = Region(types.FunctionType(longer.__code__, own, "longer", None, longer.__closure__))
+    x = torch.ones(2)
+    for _ in range(6):
+        region(x)
+    assert region.plans
+    own["y"] = 1
+    assert region(x).tolist() == [2, 2]
+
+
 def test_a_dictionary_that_makes_entries_is_only_looked_at():
     counts = collections.defaultdict(int, a=1)
     region = Region(lambda x: x * counts["a"] if "b" not in counts else x)

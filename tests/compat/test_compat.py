@@ -329,13 +329,13 @@ def test_default_device_as_a_context():
     assert tg.zeros(2).device.type == "cpu"
 
 
-def test_scripting_returns_what_it_is_given():
+def test_only_scripted_modules_are_saved():
     model = tg.nn.Linear(2, 1)
-    assert tg.jit.script(model) is model
+    assert hasattr(tg.jit.script(model), "save")
     with pytest.raises(NotImplementedError):
         tg.jit.save(model, "file")
     with pytest.raises(AttributeError, match=r"torch\.jit\.trace.*state_dict"):
-        tg.jit.script(model).save("file")
+        model.save("file")
     assert not hasattr(model, "save")
 
 
@@ -344,7 +344,8 @@ def test_torchscripts_classes_are_their_own():
         getattr(tg.jit, n) for n in ("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule")
     ]
     model = tg.nn.Sequential(tg.nn.Linear(2, 1), tg.nn.ReLU())
-    for module in (*model.modules(), tg.jit.script(model)):
+    assert isinstance(tg.jit.script(model), tg.jit.RecursiveScriptModule)
+    for module in model.modules():
         assert not isinstance(module, tuple(classes))
     assert isinstance(tg.jit.trace(model, tg.ones(1, 2)), tg.jit.TopLevelTracedModule)
     for function in (print, tg.relu, tg.jit.script(lambda x: x)):
@@ -507,3 +508,57 @@ def test_names_that_libraries_import():
     assert HASH_REGEX.search("resnet18-5c106cde.pth")[1] == "5c106cde"
     assert tg.hub.get_dir() == str(Path(_get_torch_home()) / "hub")
     assert tg.device in MAP_LOCATION.__args__ and str in MAP_LOCATION.__args__
+
+
+OPTREE = {
+    "__init__.py": """
+        from .registry import register_pytree_node
+        class MappingEntry: pass
+        def leaves(tree):
+            if type(tree) is dict:
+                return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
+            known = register_pytree_node.get(type(tree))
+            return [tree] if known is None else [leaf for child in known[0](tree)[0] for leaf in leaves(child)]
+        def built(tree, values):
+            flatten, unflatten = register_pytree_node.get(type(tree))
+            return unflatten(flatten(tree)[1], values)
+    """,
+    "registry.py": """
+        class Everywhere: pass
+        __GLOBAL_NAMESPACE = Everywhere()
+        known = {}
+        def register_pytree_node(cls, flatten, unflatten, *, path_entry_type, namespace):
+            assert namespace is __GLOBAL_NAMESPACE and cls not in known
+            known[cls] = flatten, unflatten
+        register_pytree_node.get = known.get
+    """,
+}
+
+
+@pytest.mark.parametrize("imports", ["import torch, optree", "import optree, torch", "import optree; import torch.nn"])
+def test_the_tables_of_modules_are_dicts_to_optree(tmp_path, imports):
+    """It looks at the exact type of a container; torchopt changes parameters by it. (The package is a stand-in for it,
+    which has what is used of it: `python -m tests.ecosystem --only torchopt` has optree itself.)"""
+    (tmp_path / "optree").mkdir()
+    for name, text in OPTREE.items():
+        (tmp_path / "optree" / name).write_text(textwrap.dedent(text))
+    program = f"""
+        {imports}
+        module = torch.nn.Linear(2, 3)
+        assert [tuple(p.shape) for p in optree.leaves({{'inside': module._parameters}})] == [(3,), (3, 2)]
+        assert optree.leaves({{'a': module._buffers, 'b': module._modules}}) == []
+        copied = optree.built(module._parameters, [torch.zeros(3), torch.ones(3, 2)])
+        assert len(optree.leaves(copied)) == 2 and module.bias is module._parameters["bias"]
+        module._parameters.update(copied)
+        assert module(torch.ones(1, 2)).tolist() == [[2, 2, 2]]
+    """
+    done = run_program(tmp_path, program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_module_that_is_handled_when_it_is_loaded_keeps_its_metadata(tmp_path):
+    (tmp_path / "optree").mkdir()
+    for name, text in OPTREE.items():
+        (tmp_path / "optree" / name).write_text(textwrap.dedent(text))
+    told = "import torch, optree; print(type(optree.__loader__).__name__, type(optree.__spec__.loader).__name__)"
+    assert run_program(tmp_path, told).stdout.split() == ["SourceFileLoader"] * 2

@@ -17,7 +17,8 @@ import pytest
 
 from tensorgrad.system.ports import ReservedPort
 from tensorgrad.system.watchdog import Watchdog
-from tests.distributed.ranks import Rank, Server
+from tests.distributed.ranks import PACKAGES, Rank, fork_ranks
+from tools.forking import Server
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -118,7 +119,7 @@ def finished(process, timeout=HANG):
 @cache
 def server(package: str, variables: frozenset) -> Server:
     """What forks the ranks of jobs in this environment: modules read some variables when they are imported."""
-    started = Server(package, dict(variables))
+    started = Server(PACKAGES[package], dict(variables))
     watchdog().watch(started.process.pid)
     _SERVERS.append(started)
     return started
@@ -143,7 +144,7 @@ def start_ranks(size: int, arguments: list, where: dict, variables: dict) -> lis
     around.pop("PYTEST_CURRENT_TEST", None)
     with _STARTING:
         forks = server("torch" if "torch" in words else "tensorgrad", frozenset(around.items()))
-    started = forks.start(words, [{name: str(value) for name, value in rank.items()} for rank in ranks])
+    started = fork_ranks(forks, words, [{name: str(value) for name, value in rank.items()} for rank in ranks])
     for rank in started:
         watchdog().watch(rank.pid)
     return started

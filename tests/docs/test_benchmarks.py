@@ -467,11 +467,23 @@ def test_every_client_of_a_server_is_answered():
         assert len(made.each(f"{name} 3", 0.0)["times"]) == 3
 
 
+def test_a_plan_answers_the_clients_of_a_server():
+    made = clients.Worker("tensorgrad", 0, "wall")  # raises if there is no plan
+    for name in clients.SERVED:
+        assert len(made.each(f"{name} 2 plan", 0.0)["times"]) == 2
+
+
 def test_answers_of_a_server_are_compared_turn_by_turn():
-    turns = {"tensorgrad": [[1e-3, 1e-3, 9e-3], [2e-3]], "torch": [[2e-3, 2e-3, 3e-3], [1e-3]]}
-    ours, theirs = server.lines("mlp", 4, turns)
-    assert ours == "| mlp | 4 | tensorgrad | 1.5 ms | 9 ms |  |  |"
-    assert theirs == "| mlp | 4 | torch | 2 ms | 3 ms | 1.25 (0.50–2.00) | 2.50 (2.00–3.00) |"
+    turns = {
+        "tensorgrad": [[1e-3, 1e-3, 9e-3], [2e-3]],
+        "tensorgrad, plan": [[1e-3], [1e-3]],
+        "torch": [[2e-3, 2e-3, 3e-3], [1e-3]],
+    }
+    ours, plan, theirs = server.lines("mlp", 4, turns)
+    assert ours == "| mlp | 4 | tensorgrad | 1.5 ms | 9 ms |  |  | 0.75 (0.50–1.00) | 0.31 (0.11–0.50) |"
+    assert plan == "| mlp | 4 | tensorgrad, plan | 1 ms | 1 ms | 1.50 (1.00–2.00) | 5.50 (2.00–9.00) |  |  |"
+    compared = "1.25 (0.50–2.00) | 2.50 (2.00–3.00) | 0.75 (0.50–1.00) | 0.67 (0.33–1.00) |"
+    assert theirs == f"| mlp | 4 | torch | 2 ms | 3 ms | {compared}"
 
 
 def test_what_is_installed_is_measured_with_what_it_needs():
@@ -605,6 +617,17 @@ def test_formats_of_small_numbers_are_near_float32(make):
     cells = small_numbers.line("it", times, columns).split(" | ")
     assert len(cells) == small_numbers.head("model", columns).partition("\n")[0].count(" | ") + 1
     assert {"float32", "dynamic int8", "bfloat16"} <= runs.keys() and ("torch float32" in runs) == with_torch
+
+
+@pytest.mark.parametrize("make", [
+    lambda lib: small_numbers.training_perceptron(lib, 4), lambda lib: small_numbers.training_convnet(lib, 4),
+    lambda lib: small_numbers.training_gpt(lib, 2, width=16, context=8),
+], ids=["perceptron", "convnet", "gpt"])  # fmt: skip
+def test_training_under_autocast_is_near_float32(make):
+    with_torch = find_spec("torch") is not None
+    runs = small_numbers.trainings(make, with_torch)
+    cells = small_numbers.line("it", small_numbers.in_turns(runs, 1, 0.0), small_numbers.TRAINED).split(" | ")
+    assert len(cells) == 1 + len(small_numbers.TRAINED) and len(runs) == (4 if with_torch else 2)
 
 
 def test_a_format_that_computes_something_else_is_refused(monkeypatch):

@@ -54,9 +54,8 @@ MAKE = {
     "make kernels": ["tools.kernels"],
     "make check": ["ruff check .", "ruff format --check .", "tensorgrad._stubs", "mypy"],
     "make test": [
-        "pytest -q -p no:cacheprovider tests/fuzz/test_fuzz.py -k 'has_a_family or unary'",
-        "pytest -q -p no:cacheprovider tests/system/test_structure.py",
-        "pytest -q -p no:cacheprovider tests/docs/test_doctests.py -k ops.nn.activation",
+        "pytest -q -p no:cacheprovider -k 'has_a_family or unary or test_structure or ops.nn.activation' "
+        "tests/fuzz/test_fuzz.py tests/system/test_structure.py tests/docs/test_doctests.py",
     ],
 }
 

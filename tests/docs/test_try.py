@@ -13,7 +13,9 @@ import os
 import re
 import shutil
 import sys
+import tarfile
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +34,18 @@ needs_runtime = pytest.mark.skipif(
 )
 NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 WIDE = 120.0  # seconds, for what takes one or two
+CELLS = (
+    "import tensorgrad as torch\nfrom tensorgrad import viz\nx = torch.ones(2, requires_grad=True)\n(x * 3).sum()",
+    "viz.render((x * 2).sum())", "viz.explore((x * 2).sum())", "x @ torch.ones(3)",
+)  # fmt: skip
+BOOK = {
+    "nbformat": 4, "nbformat_minor": 5,
+    "metadata": {"kernelspec": {"name": "tensorgrad", "display_name": "", "language": "python"}},
+    "cells": [
+        {"cell_type": "code", "id": str(i), "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
+        for i, cell in enumerate(CELLS)
+    ],
+}  # fmt: skip
 
 
 def printed(program: Path, folder: Path) -> str:
@@ -122,16 +136,42 @@ def playground():
         sys.modules.pop("playground")
 
 
+@pytest.fixture(scope="module")
+def lite(playground):
+    """What puts JupyterLite into the site."""
+    yield importlib.import_module("lite")
+    for name in ("lite", "notebooks"):
+        sys.modules.pop(name)
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
+    def end_headers(self):
+        self.send_header("Cache-Control", "no-store")  # what the browser has later on, offline.js has kept
+        super().end_headers()
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server with a folder's files."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
 
 @pytest.fixture(scope="module")
-def site(playground, tmp_path_factory):
-    """The address of a server with the page; and with the runtime, if there is one."""
+def site_folder(playground, lite, tmp_path_factory):
+    """A folder with the page; and with the runtime and JupyterLite, where they are installed."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(STATIC, folder / "_static" / "try", ignore=shutil.ignore_patterns("runtime"))
+    shutil.copy(playground.OFFLINE, folder)
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     icon = '<link rel="icon" href="data:,"><title>Try it</title>'
     (folder / "try.html").write_text(f"{head}{icon}<body>{playground.page()}</body></html>", "utf-8")
@@ -151,12 +191,18 @@ def site(playground, tmp_path_factory):
         (folder / "tutorial" / f"{path.stem}.html").write_text(f"{head}{icon}{script}<body>{code}</html>", "utf-8")
     if browser.build(ROOT / "build" / "browser"):  # kept for the next run, and made anew where sources have changed
         shutil.copytree(ROOT / "build" / "browser", folder / "_static" / "try" / "runtime")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    if lite.build(folder):
+        (folder / "lite" / "files" / "cells.ipynb").write_text(json.dumps(BOOK), "utf-8")
+        listed = json.dumps(lite.listing(folder / "lite" / "files"))
+        (folder / "lite" / "api" / "contents" / "all.json").write_text(listed, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(site_folder):
+    """The address of a server with the page."""
+    with served(site_folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +251,12 @@ def ran(page: Page, program: str) -> str:
     typed(page, program)
     page.click(".try-run")
     return ended(page)
+
+
+def reload(page: Page) -> None:
+    page.run("window.before = true")
+    page.call("Page.reload")
+    page.wait("document.readyState === 'complete' && !window.before")
 
 
 SHOWN = {
@@ -340,6 +392,30 @@ def test_after_loading_nothing_is_asked_for(shared, site):
 
 
 @needs_chromium
+@needs_runtime
+def test_what_has_run_opens_and_runs_without_a_network(chromium, site_folder):
+    chapter = tutorial.chapters()[0]
+    with served(site_folder) as address:
+        page = Page(chromium, f"{address}/try.html", 1280, 900, False)
+        assert ran(page, "print(6 * 7)").startswith("Finished") and output(page) == "42\n"
+        kept = "caches.open('tensorgrad-try').then(one => one.keys()).then(all => all.map(one => one.url).join())"
+        page.wait(f"{kept}.then(all => all.includes('wasm.bin?') && all.includes('zip.bin?'))")
+        lesson = Page(chromium, f"{address}/tutorial/{chapter.stem}.html", 1280, 900, False)
+        lesson.wait("document.querySelectorAll('.try-block button').length > 0")
+        press(lesson, 0)
+    for again in (page, Page(chromium, f"{address}/try.html?from=elsewhere", 390, 844, True)):
+        reload(again)
+        again.wait("!document.querySelector('.try-run').disabled")
+        program = "import tensorgrad as torch\nprint(torch.ones(2).sum().item())"
+        assert ran(again, program).startswith("Finished") and output(again) == "2.0\n"
+    reload(lesson)
+    lesson.wait("document.querySelectorAll('.try-block button').length > 0")
+    assert press(lesson, 0).splitlines() == next(tutorial.blocks(chapter))[2].splitlines()
+    other = Page(chromium, f"{address}/empty.html", 390, 844, False)
+    assert other.run("document.title") != "Try it", "what was never opened is not kept"
+
+
+@needs_chromium
 @pytest.mark.parametrize("width, dark", [(390, False), (390, True), (1280, True)])
 def test_it_fits_a_phone_and_a_screen_reader(chromium, site, width, dark):
     page = Page(chromium, f"{site}/try.html", width, 844, dark)
@@ -420,3 +496,93 @@ def test_without_the_runtime_blocks_have_no_buttons(chromium, site):
         page.wait("document.querySelectorAll('.try-block button').length > 0")
     else:
         assert page.run("document.querySelectorAll('.try-block').length") == 0
+
+
+# --- notebooks -------------------------------------------------------------------------------------------------------
+
+
+def test_of_jupyterlite_only_what_is_used_is_unpacked(lite, monkeypatch, tmp_path):
+    given = {
+        "package/jupyter-lite.json": b'{"jupyter-config-data": {"appName": "JupyterLite", "baseUrl": "./"}}',
+        "package/lab/favicon.ico": b"icon", "package/build/1.js": b"code", "package/build/1.js.map": b"",
+        "package/repl/index.html": b"", "package/../lab/evil.js": b"", "package/notebooks/index.html": b"page",
+    }  # fmt: skip
+    source = tmp_path / "app.tgz"
+    with tarfile.open(source, "w:gz") as packed:
+        for name, data in given.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            packed.addfile(about, io.BytesIO(data))
+    monkeypatch.setattr(lite, "archive", lambda: source)
+    assert lite.build(tmp_path / "site")
+    out = tmp_path / "site" / "lite"
+    made = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert made >= {"build/1.js", "notebooks/index.html", "extensions/tensorgrad/kernel.js", "files/tour.ipynb"}
+    assert not [name for name in made if "repl" in name or name.endswith(".map") or "evil" in name]
+    settings = json.loads((out / "jupyter-lite.json").read_text())["jupyter-config-data"]
+    assert settings["baseUrl"] == "./" and settings["defaultKernelName"] == "tensorgrad"
+    listed = json.loads((out / "api" / "contents" / "all.json").read_text())["content"]
+    assert [one["path"] for one in listed] == ["tour.ipynb", "tutorial.ipynb"]
+    notebook = json.loads((out / "files" / "tour.ipynb").read_text())
+    assert notebook["metadata"]["kernelspec"]["name"] == "tensorgrad"
+    monkeypatch.setattr(lite, "archive", lambda: None)
+    assert not lite.build(tmp_path / "without") and not (tmp_path / "without").exists()
+
+
+needs_jupyterlite = pytest.mark.skipif(
+    importlib.util.find_spec("jupyterlite_core") is None,
+    reason="JupyterLite is not installed: pip install '.[browser]'",
+)
+KERNEL_SHOWN = "document.body.innerText.includes('Python with tensorgrad')"
+CELL = "document.querySelectorAll('.jp-Notebook .jp-CodeCell')[{}]"
+
+
+def shown(page: Page, number: int) -> str:
+    """Waits until a cell has run, and returns the text that it shows."""
+    prompt = f"({CELL.format(number)}?.querySelector('.jp-InputPrompt')?.textContent ?? '')"
+    page.wait(f"/\\[\\d+\\]/.test({prompt})", WIDE)
+    return page.run(
+        f"[...{CELL.format(number)}.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText).join('')"
+    )
+
+
+def shift_enter(page: Page) -> None:
+    parts = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 8}
+    page.call("Input.dispatchKeyEvent", type="rawKeyDown", **parts)
+    page.call("Input.dispatchKeyEvent", type="keyUp", **parts)
+
+
+@needs_chromium
+@needs_runtime
+@needs_jupyterlite
+def test_a_notebook_runs_in_jupyterlite(chromium, site, playground):
+    page = Page(chromium, f"{site}/lite/notebooks/index.html?path=tour.ipynb", 1280, 1000, False)
+    page.wait(f"Boolean({CELL.format(0)}) && {KERNEL_SHOWN}", WIDE)
+    page.click(".jp-Notebook .jp-CodeCell .cm-content")
+    for _ in range(2):
+        shift_enter(page)
+    block = playground.blocks()["tour"][0]["code"]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(block, {})
+    assert shown(page, 0).split() == out.getvalue().split()
+    assert all(address.startswith((site, "data:", "blob:", "about:")) for address in page.requests)
+
+
+@needs_chromium
+@needs_runtime
+@needs_jupyterlite
+def test_cells_show_values_pictures_pages_and_errors(chromium, site):
+    page = Page(chromium, f"{site}/lite/notebooks/index.html?path=cells.ipynb", 1280, 1000, False)
+    page.wait(f"Boolean({CELL.format(len(CELLS) - 1)}) && {KERNEL_SHOWN}", WIDE)
+    page.click(".jp-Notebook .jp-CodeCell .cm-content")
+    for _ in CELLS:
+        shift_enter(page)
+    assert shown(page, 0).startswith("tensor(6., grad_fn=")
+    for number, wanted in ((1, "svg, img"), (2, "iframe[srcdoc]")):
+        shown(page, number)
+        assert page.run(f"{CELL.format(number)}.querySelectorAll('.jp-OutputArea-output').length") == 1
+        page.wait(f"{CELL.format(number)}.querySelector('.jp-OutputArea-output').querySelector('{wanted}') !== null")
+    error = shown(page, 3)
+    assert "size mismatch" in error or "inconsistent" in error
+    assert 'File "cell 4", line 1' in error and "/usr" not in error

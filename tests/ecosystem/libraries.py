@@ -135,6 +135,24 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "array-api-compat",
+        requirements=("array-api-compat",),
+        imports=("array_api_compat", "array_api_compat.torch"),
+        programs=("array_api_compat_functions",),
+    ),
+    Library(
+        "asteroid-filterbanks",
+        requirements=("asteroid-filterbanks",),
+        imports=("asteroid_filterbanks",),
+        programs=("asteroid_filterbanks_audio",),
+    ),
+    Library(
+        "autoray",
+        requirements=("autoray",),
+        imports=("autoray",),
+        programs=("autoray_backends",),
+    ),
+    Library(
         "botorch",
         requirements=("botorch",),
         imports=("botorch", "botorch.models", "botorch.acquisition", "botorch.optim"),
@@ -204,6 +222,12 @@ LIBRARIES = (
         programs=("e3nn_equivariant",),
     ),
     Library(
+        "efficientnet-pytorch",
+        requirements=("efficientnet-pytorch",),
+        imports=("efficientnet_pytorch",),
+        programs=("efficientnet_pytorch_images",),
+    ),
+    Library(
         "einops",
         requirements=("einops",),
         imports=("einops", "einops.layers.torch"),
@@ -221,6 +245,12 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "einx",
+        requirements=("einx",),
+        imports=("einx",),
+        programs=("einx_notation",),
+    ),
+    Library(
         "ema-pytorch",
         requirements=("ema-pytorch",),
         imports=("ema_pytorch",),
@@ -235,10 +265,22 @@ LIBRARIES = (
         own=OwnTests("deep-spin/entmax", tests=("entmax",)),
     ),
     Library(
+        "fair-esm",
+        requirements=("fair-esm",),
+        imports=("esm", "esm.model.esm2", "esm.model.msa_transformer"),
+        programs=("fair_esm_proteins",),
+    ),
+    Library(
         "foolbox",
         requirements=("foolbox",),
         imports=("foolbox",),
         programs=("foolbox_attacks",),
+    ),
+    Library(
+        "geomloss",
+        requirements=("geomloss",),
+        imports=("geomloss",),
+        programs=("geomloss_clouds",),
     ),
     Library(
         "geoopt",
@@ -264,6 +306,18 @@ LIBRARIES = (
         imports=("higher",),
         programs=("higher_maml",),
         own=OwnTests("facebookresearch/higher", tests=("tests",), requirements=("torchvision", "parameterized")),
+    ),
+    Library(
+        "jaxtyping",
+        requirements=("jaxtyping",),
+        imports=("jaxtyping",),
+        programs=("jaxtyping_shapes",),
+    ),
+    Library(
+        "julius",
+        requirements=("julius",),
+        imports=("julius",),
+        programs=("julius_filters",),
     ),
     Library(
         "kornia",
@@ -302,7 +356,7 @@ LIBRARIES = (
         "lightning",
         requirements=("lightning", "tensorboard"),
         imports=("lightning", "lightning.fabric", "lightning.pytorch"),
-        programs=("lightning_trainer", "lightning_fabric"),
+        programs=("lightning_trainer", "lightning_fabric_loop"),
         own=OwnTests(
             "Lightning-AI/pytorch-lightning",
             tests=(
@@ -377,6 +431,12 @@ LIBRARIES = (
         programs=("lion_pytorch_steps",),
     ),
     Library(
+        "local-attention",
+        requirements=("local-attention",),
+        imports=("local_attention",),
+        programs=("local_attention_transformer",),
+    ),
+    Library(
         "loralib",
         requirements=("loralib",),
         imports=("loralib",),
@@ -441,6 +501,12 @@ LIBRARIES = (
         programs=("whisper_speech",),
     ),
     Library(
+        "opt-einsum",
+        requirements=("opt-einsum",),
+        imports=("opt_einsum",),
+        programs=("opt_einsum_paths",),
+    ),
+    Library(
         "optuna",
         requirements=("optuna",),
         imports=("optuna",),
@@ -477,6 +543,12 @@ LIBRARIES = (
         requirements=("piq",),
         imports=("piq",),
         programs=("piq_quality",),
+    ),
+    Library(
+        "pot",
+        requirements=("pot",),
+        imports=("ot",),
+        programs=("pot_transport",),
     ),
     Library(
         "prodigyopt",
@@ -522,6 +594,12 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "pytorch-lightning",
+        requirements=("pytorch-lightning",),
+        imports=("pytorch_lightning",),
+        programs=("pytorch_lightning_trainer",),
+    ),
+    Library(
         "pytorch-metric-learning",
         requirements=("pytorch-metric-learning",),
         imports=("pytorch_metric_learning.losses", "pytorch_metric_learning.miners", "pytorch_metric_learning.testers"),
@@ -560,6 +638,12 @@ LIBRARIES = (
         imports=("pytorch_tabnet.tab_model", "pytorch_tabnet.pretraining"),
         programs=("pytorch_tabnet_tables",),
         gaps=("needs the package pandas, for which it does not ask",),
+    ),
+    Library(
+        "roma",
+        requirements=("roma",),
+        imports=("roma",),
+        programs=("roma_rotations",),
     ),
     Library(
         "rotary-embedding-torch",
@@ -686,6 +770,12 @@ LIBRARIES = (
         gaps=("strided nested tensors are not memory-mapped",),
     ),
     Library(
+        "tensorly",
+        requirements=("tensorly", "packaging"),
+        imports=("tensorly",),
+        programs=("tensorly_decompositions",),
+    ),
+    Library(
         "timm",
         requirements=("timm", "torchvision"),
         imports=("timm", "timm.data", "timm.optim", "timm.scheduler"),
@@ -712,6 +802,12 @@ LIBRARIES = (
         gaps=(
             "own tests: one ran out of time on a busy machine (43 s alone); test_optim needs torch.testing._internal",
         ),
+    ),
+    Library(
+        "torch-dct",
+        requirements=("torch-dct",),
+        imports=("torch_dct",),
+        programs=("torch_dct_transforms",),
     ),
     Library(
         "torch-ema",
@@ -772,6 +868,12 @@ LIBRARIES = (
         own=OwnTests("patrick-kidger/torchcde", tests=("test",), requirements=("torchsde",)),
     ),
     Library(
+        "torchdata",
+        requirements=("torchdata",),
+        imports=("torchdata", "torchdata.nodes", "torchdata.stateful_dataloader"),
+        programs=("torchdata_nodes",),
+    ),
+    Library(
         "torchdiffeq",
         requirements=("torchdiffeq",),
         imports=("torchdiffeq",),
@@ -781,6 +883,12 @@ LIBRARIES = (
             tests=tuple(f"tests/{name}_tests.py" for name in ("api", "event", "gradient", "norm", "odeint")),
             left_out={"*TestSolverError::test_odeint": "takes many minutes"},
         ),
+    ),
+    Library(
+        "torcheval",
+        requirements=("torcheval",),
+        imports=("torcheval", "torcheval.metrics"),
+        programs=("torcheval_metrics",),
     ),
     Library(
         "torchinfo",
@@ -838,6 +946,12 @@ LIBRARIES = (
         ),
         quick=True,
         gaps=("own tests: two depend on the random numbers of those before them, and end alike on both sides alone",),
+    ),
+    Library(
+        "torchopt",
+        requirements=("torchopt",),
+        imports=("torchopt", "torchopt.distributed"),
+        programs=("torchopt_meta",),
     ),
     Library(
         "torchrl",
@@ -971,6 +1085,12 @@ LIBRARIES = (
             one_in=2,
         ),
         quick=True,
+    ),
+    Library(
+        "ultralytics-thop",
+        requirements=("ultralytics-thop",),
+        imports=("thop",),
+        programs=("ultralytics_thop_counts",),
     ),
     Library(
         "vector-quantize-pytorch",

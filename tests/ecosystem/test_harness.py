@@ -134,10 +134,10 @@ def test_programs_that_are_not_named_keep_their_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "write", lambda results: None)
     monkeypatch.setattr(results, "cache", lambda: tmp_path)
     lightning = BY_NAME["lightning"]
-    results.keep(lightning, {"trains": {"lightning_trainer": "yes", "lightning_fabric": "no", "gone": "yes"}})
-    results.keep(lightning, {"trains": {"lightning_fabric": "yes"}, "version": "2"})
+    results.keep(lightning, {"trains": {"lightning_trainer": "yes", "lightning_fabric_loop": "no", "gone": "yes"}})
+    results.keep(lightning, {"trains": {"lightning_fabric_loop": "yes"}, "version": "2"})
     assert results.read()["lightning"] == {
-        "trains": {"lightning_trainer": "yes", "lightning_fabric": "yes"}, "version": "2",
+        "trains": {"lightning_trainer": "yes", "lightning_fabric_loop": "yes"}, "version": "2",
     }  # fmt: skip
 
 

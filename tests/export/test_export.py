@@ -347,8 +347,6 @@ def test_a_table_of_decompositions():
 
 
 def test_what_is_not_exported():
-    with pytest.raises(NotImplementedError, match="preserve_module_call_signature"):
-        torch.export.export(nn.ReLU(), (torch.ones(1),), preserve_module_call_signature=("a",))
     with pytest.raises(UserError, match="tuple"):
         torch.export.export(nn.ReLU(), torch.ones(1))
     with pytest.raises(UserError, match="do not fit"):

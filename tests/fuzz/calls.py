@@ -13,6 +13,12 @@ from tensorgrad.ops.pytorch import integer_products
 from tensorgrad.ops.pytorch.quantized_tensors import from_integers
 from tensorgrad.rows.kernel_tables import COMPILED
 
+# What `pooled` runs: one kernel and its gradient, or the three with theirs.
+POOLED = (
+    "batch_norm_relu_pool", "batch_norm_relu_pool.backward", "batch_norm", "relu", "max_pool", "max_pool_grad",
+    "relu.backward", "batch_norm.backward",
+)  # fmt: skip
+
 
 def seen(x: torch.Tensor) -> torch.Tensor:
     """Returns the tensor itself, for calls that return a tensor written in place."""
@@ -112,6 +118,29 @@ def joint(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[name]
     made = COMPILED[f"joint_{name}"].attempt(x.numel(), x.detach().numpy(), y.detach().numpy())
     return torch.from_numpy(function(x.detach().numpy(), y.detach().numpy()) if made is NotImplemented else made)
+
+
+def pooled(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, g: torch.Tensor) -> tuple:
+    """Batch norm, ReLU and the maxima of 2x2 windows, and the gradients, by one kernel or by those of the three.
+
+    Both begin with the numbers of compiled kernels: rounding decides which of two almost equal numbers is the largest.
+    """
+    numbers, scale, shift, slopes = (np.array(t.detach().numpy(), order="C") for t in (x, weight, bias, g))
+    kernels = {name: COMPILED[name] for name in POOLED}
+    if not all(row.available() for row in kernels.values()):
+        return ()
+    windows, run = ((2, 2), (2, 2), (0, 0), (1, 1)), {name: row.ready for name, row in kernels.items()}
+    needs = True, True, True
+    if kernels["batch_norm_relu_pool"].large_from <= numbers.size:
+        maxima, places, mean, var, rstd = run["batch_norm_relu_pool"](numbers, scale, shift, 0.05)
+        given = run["batch_norm_relu_pool.backward"](slopes, maxima, places, numbers, scale, mean, rstd, needs)
+    else:
+        normal, mean, var, _, rstd = run["batch_norm"](numbers, scale, shift, None, None, True, 0.05)
+        positive = run["relu"](normal)
+        maxima, places = run["max_pool"](positive, *windows, False)
+        slopes = run["relu.backward"](run["max_pool_grad"](slopes, places, numbers.shape, windows), positive)
+        given = run["batch_norm.backward"](slopes, numbers, scale, mean, rstd, True, needs)
+    return tuple(torch.from_numpy(a) for a in (maxima, places, mean, var, rstd, *given))
 
 
 def small(name: str, *given) -> torch.Tensor:

@@ -220,6 +220,15 @@ def batch_norms(d: Draw) -> str:
     return f"F.batch_norm({d.array(shape)}, {running}, {given}, {training}, 0.1, 0.05)"
 
 
+def pooled_norms(d: Draw) -> str:
+    n, c, height, width = d.size(1, 6), d.size(1, 40), d.size(2, 36), d.size(2, 36)
+    values = d.one("normal", "whole")
+    given = [d.array((n, c, height, width), "float32", values=values, grad=False)]
+    given += [d.array((c,), "float32", grad=False) for _ in range(2)]
+    given.append(d.array((n, c, height // 2, width // 2), "float32", grad=False))
+    return f"pooled({', '.join(given)})"
+
+
 def joint(d: Draw) -> str:
     shape = d.shape(d.one(1, 2, 3), low=1)
     x, y = (d.array(shape, "float32", grad=False) for _ in range(2))
@@ -247,6 +256,7 @@ def matrices(d: Draw) -> str:
         "matmul._TINY": d.one(-1, 1 << 16), "matmul_halves._SMALL": 0,
         "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
+        "matmul_halves._FEW": d.one(0, 6),
     }  # fmt: skip
 
     def factor(*shape):  # stored directly, or as the transpose of its storage
@@ -741,10 +751,12 @@ FAMILIES: dict[str, Family] = {
     "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
         batch_norms, ("batch_norm", "batch_norm.backward"), ("move_running",), loose=8, special=()
     ),
+    "pooled_norms": Family(pooled_norms, ("batch_norm_relu_pool", "batch_norm_relu_pool.backward"), special=()),
     "joint": Family(joint, words("joint_add joint_sub joint_mul joint_div")),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
-        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum"),
+        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum "
+                        "half_product"),
         words("mv dot vdot addmv baddbmm addbmm"), sums=True, special=INFINITE,
     ),
     "small_weights": Family(

@@ -252,6 +252,41 @@ def test_norms_of_images_with_parameters_of_float32(dtype):
 
 
 @every_dtype
+@pytest.mark.parametrize("shape", [(6, 8, 9, 10), (40, 8, 11, 13), (30, 8), (5, 8, 7)], ids=str)
+@pytest.mark.parametrize("parameters", ["same", "none"])
+def test_norms_of_images_with_statistics_in_two_bytes(parameters, shape, dtype):
+    def call():
+        x = numbers(dtype, *shape)
+        given = [] if parameters == "none" else [numbers(dtype, 8, seed=n) for n in (1, 2)]
+        mean, var = (t.to(dtype) for t in (tg.zeros(8), tg.ones(8)))
+        found = []
+        for made in (
+            F.batch_norm(x, mean, var, *given, training=True),
+            F.batch_norm(x, mean, var, *given),
+            F.group_norm(x, 4, *given),
+        ):
+            slopes = tg.autograd.grad(made, (x, *given), numbers(dtype, *made.shape, seed=5, grad=False))
+            found += [made, *slopes]
+        return [*found, mean, var]
+
+    for found, expected in zip(*both(call)):
+        assert_near(found, expected, 4)
+
+
+@every_dtype
+@pytest.mark.parametrize("padding", [None, 3])
+def test_gradients_of_tables(padding, dtype):
+    """Every addition is rounded, in the order of the uses."""
+    table, index = numbers(dtype, 9, 70), tg.tensor(np.random.default_rng(0).integers(0, 9, 400))
+
+    def call():
+        made = F.embedding(index, table, padding_idx=padding)
+        return tg.autograd.grad(made, table, numbers(dtype, 400, 70, seed=1, grad=False))[0]
+
+    assert_equal(*both(call))
+
+
+@every_dtype
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": "some"}, {"scale": 0.3}], ids=str)
 @pytest.mark.parametrize("length", [5, 48, 530])
 def test_attention(length, options, dtype, used):

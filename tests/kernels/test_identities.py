@@ -1,6 +1,8 @@
 """Comparisons of objects by machine code: each says what Python's `is` says, whatever is changed, and back again."""
 
 import collections
+import gc
+from types import MappingProxyType
 
 import pytest
 
@@ -104,6 +106,69 @@ def test_the_length_of_a_dictionary(make):
     assert same()
     owner.clear()
     assert not same()
+
+
+@pytest.mark.parametrize("make", [list, set])
+def test_the_length_of_a_list_and_a_set(make):
+    owner = make(range(5))
+    comparisons = Comparisons()
+    assert comparisons.length(owner, 5)
+    same = comparisons.function()
+    for change in (lambda: owner.remove(3), lambda: owner.clear()):
+        assert same()
+        change()
+        assert not same()
+        owner.clear()
+        (owner.extend if make is list else owner.update)(range(7, 12))
+
+
+@pytest.mark.parametrize("make", [dict, Many, lambda: Plain().__dict__, lambda: type("Made", (), {}).__dict__])
+@pytest.mark.parametrize("keys", [0, 1, 3, 40])
+def test_all_items_of_a_dictionary(make, keys):
+    """Keys, their order, and values; where any value will do, only the key."""
+    owner = make()
+    of_class = type(owner) is MappingProxyType
+    held = next(d for d in gc.get_referents(owner) if d.__class__ is dict) if of_class else owner
+    before = {f"key {n}": [n] for n in range(keys)}
+    held.update(before)
+    known = dict(held)
+    comparisons = Comparisons()
+    free = {"key 1"} & known.keys()
+    assert comparisons.items(owner, {k: ABSENT if k in free else v for k, v in known.items()}, ABSENT)
+    same = comparisons.function()
+    assert same()
+    for key, value in known.items():
+        held[key] = [*value] if value.__class__ is list else "another"
+        assert same() is (key in free)
+        held[key] = value
+        assert same()
+        del held[key]
+        assert not same()
+        held[key] = value  # at the end now
+        assert same() is (key == [*known][-1])
+        for other in known:
+            held[other] = held.pop(other)
+    held["new"] = 1
+    assert not same()
+    del held["new"]
+    assert same()
+
+
+def test_dictionaries_that_give_their_keys_in_an_order_of_their_own_are_left_to_python():
+    assert not Comparisons().items(collections.OrderedDict(a=1), {"a": 1}, ABSENT)
+
+
+def test_the_elements_of_a_list():
+    first, second = [1], [2]
+    owner = [first, second]
+    comparisons = Comparisons()
+    assert comparisons.elements(owner, (first, second)) and not comparisons.elements((first,), (first,))
+    same = comparisons.function()
+    for new in ([second, first], [first], [], [first, [2]], [first, second, first], [first] * 1000):
+        assert same()
+        owner[:] = new
+        assert not same()
+        owner[:] = [first, second]
 
 
 @pytest.mark.parametrize("cls", [Slotted, Below])

@@ -121,6 +121,8 @@ def test_tables_written_directly_are_seen():
     assert m._parameters.pop("weight") is p
     assert m._parameters.pop("weight", 3) == 3
     assert not hasattr(m, "weight")
+    for made in (type(m._buffers)(w=p), type(m._buffers)([("w", p)]), type(m._buffers)({"w": p}).copy()):
+        assert made == {"w": p} and "w" not in m._buffers  # as torchopt makes tables, which are none of a module's
     m._parameters = {"other": p}
     assert m.other is p
     assert not hasattr(m, "bias")

@@ -177,3 +177,28 @@ def test_the_steps_of_ways_are_not_tuples():
                 yield type(refused).__name__, str(refused)
 
     assert list(story(ours)) == list(story(theirs))
+
+
+def test_the_tables_of_modules_are_dicts():
+    """PyTorch's are; ours mirror their entries as attributes of the module."""
+
+    def story(lib, p):
+        module = lib.nn.Linear(2, 3)
+        for table in (module._parameters, module._buffers, {"inside": [module._modules, module._parameters]}):
+            leaves, spec = p.tree_flatten(table)
+            yield (
+                len(leaves),
+                repr(spec),
+                spec == p.tree_structure(p.tree_unflatten(leaves, spec)),
+                p.tree_is_leaf(table),
+            )
+            yield [p.keystr(path) for path, _ in p.tree_leaves_with_path(table)], p._get_node_type(table)
+        kept = {name: value.detach().clone() for name, value in module._parameters.items()}
+        yield list(p.tree_map(lambda a, b: (a == b).all().item(), module._parameters, kept).values())
+        yield (
+            type(p.tree_map(lambda a: a, module._parameters)),
+            p.tree_map(lambda a, b: a is b, kept, module._parameters),
+        )
+        yield p.treespec_loads(p.treespec_dumps(p.tree_structure(module._parameters))) == p.tree_structure(kept)
+
+    assert list(story(tensorgrad, ours)) == list(story(torch, theirs))

@@ -33,7 +33,8 @@ _ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
 _SIGNATURES = {
     "PyBool_FromLong": (_POINTER, _I64), "PyBytes_FromStringAndSize": (_POINTER, _POINTER, _I64),
-    "PyDict_GetItemWithError": (_POINTER, _POINTER, _POINTER), "PyErr_Clear": (_VOID,),
+    "PyDict_GetItemWithError": (_POINTER, _POINTER, _POINTER),
+    "PyDict_Next": (_I32, _POINTER, _WORDS, _WORDS, _WORDS), "PyErr_Clear": (_VOID,),
     "PyErr_Occurred": (_POINTER,), "PyErr_SetString": (_VOID, _POINTER, _POINTER),
     "PyEval_RestoreThread": (_VOID, _POINTER), "PyEval_SaveThread": (_POINTER,),
     "PyFloat_AsDouble": (_DOUBLE, _POINTER), "PyLong_AsLongLong": (_I64, _POINTER),
@@ -491,7 +492,7 @@ class _Launcher(_Module):
     # --- comparisons ---
 
     def same(self) -> Any:
-        """same(list): whether words of memory, and what dictionaries have, are as a list says (native.py)."""
+        """same(list): whether words of memory, and what containers have, are as a list says (identities.py)."""
         kind = ir.FunctionType(_POINTER, [_POINTER, _POINTER.as_pointer(), _I64])
         function = self.begin(kind, f"{self.entry}.same")
         builder, (_, given, count) = self.builder, function.args
@@ -503,9 +504,10 @@ class _Launcher(_Module):
         self.builder = ir.IRBuilder(self.refused)
         self.builder.ret(self.call("PyBool_FromLong", _i64(0)))
         self.builder = builder
-        equal, unequal, items = (self.word(words, n) for n in range(3))
+        equal, unequal, sequences, walks, items = (self.word(words, n) for n in range(5))
         place = builder.alloca(_WORDS)
-        builder.store(builder.gep(words, [_i64(3)]), place)
+        builder.store(builder.gep(words, [_i64(5)]), place)
+        at, key, value = (builder.alloca(_I64) for _ in range(3))
 
         def following() -> Any:
             at = builder.load(place)
@@ -514,18 +516,34 @@ class _Launcher(_Module):
 
         for number, sign in ((equal, "=="), (unequal, "!=")):
             with internals.counted(builder, number):
-                address, value = following(), following()
+                address, wanted = following(), following()
                 found = builder.load(builder.inttoptr(address, _WORDS))
-                self.require(builder.icmp_signed(sign, found, value))
+                self.require(builder.icmp_signed(sign, found, wanted))
+        with internals.counted(builder, sequences):
+            owner, length = following(), following()
+            held = self.load(builder.inttoptr(owner, _POINTER), _HEAD + 8, _WORDS)
+            with internals.counted(builder, length) as n:
+                found = builder.load(builder.gep(held, [n]))
+                self.require(builder.icmp_signed("==", found, following()))
+        with internals.counted(builder, walks):
+            owner, length = builder.inttoptr(following(), _POINTER), following()
+            builder.store(_i64(0), at)
+            with internals.counted(builder, length):
+                there = self.call("PyDict_Next", owner, at, key, value)
+                wanted, held = following(), following()
+                alike = builder.icmp_signed("==", builder.load(value), held)
+                alike = builder.or_(alike, builder.icmp_signed("==", held, _i64(0)))
+                alike = builder.and_(alike, builder.icmp_signed("==", builder.load(key), wanted))
+                self.require(builder.and_(alike, builder.icmp_signed("!=", there, ir.Constant(_I32, 0))))
         with internals.counted(builder, items):
-            owner, key, value = following(), following(), following()
+            owner, name, held = following(), following(), following()
             found = self.call(
-                "PyDict_GetItemWithError", builder.inttoptr(owner, _POINTER), builder.inttoptr(key, _POINTER)
+                "PyDict_GetItemWithError", builder.inttoptr(owner, _POINTER), builder.inttoptr(name, _POINTER)
             )
             found = builder.ptrtoint(found, _I64)
             with builder.if_then(builder.icmp_signed("==", found, _i64(0)), likely=False):
                 self.call("PyErr_Clear")
-            self.require(builder.icmp_signed("==", found, value))
+            self.require(builder.icmp_signed("==", found, held))
         builder.ret(self.call("PyBool_FromLong", _i64(1)))
         return function
 

@@ -452,8 +452,34 @@ def _in_two_bytes() -> list[Any]:
     return found
 
 
-def _and_in_two_bytes(program: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-    return lambda: program() + _in_two_bytes()
+def _layers_in_two_bytes() -> list[Any]:
+    """Products, norms of images and tables in float16 and bfloat16 (which NumPy does not have)."""
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+        x, w, b, tall, image, short, scale = (
+            _normal(*shape, seed=n).detach().to(dtype).requires_grad_() for n, shape in enumerate((
+                (50, 90), (70, 90), (70,), (2, 40, 530), (3, 4, 15, 9), (5, 4, 3), (4,)
+            ))
+        )  # fmt: skip
+        table, index = _normal(9, 20, seed=8).detach().to(dtype).requires_grad_(), _whole(9, 30)
+        for made, leaves in (
+            (F.linear(x, w, b), (x, w, b)), (F.linear(x[:3], w), (x, w)), (tall @ tall.mT, (tall,)),
+            (tall.mT @ tall, (tall,)), (F.batch_norm(image, None, None, scale, scale, True), (image, scale)),
+            (F.batch_norm(short, None, None, scale, scale, True), (short, scale)), (F.group_norm(image, 2), (image,)),
+            (F.batch_norm(image, scale, scale * scale), (image,)), (F.group_norm(short, 2, scale), (short, scale)),
+            (F.embedding(index, table), (table,)),
+        ):  # fmt: skip
+            upstream = _normal(*made.shape, seed=9).detach().to(dtype)
+            found += [made, *torch.autograd.grad(made, leaves, upstream)]
+    return found
+
+
+def _and_in_two_bytes(
+    program: Callable[[], list[Any]], halves: Callable[[], list[Any]] = _in_two_bytes
+) -> Callable[[], list[Any]]:
+    return lambda: program() + halves()
 
 
 def _integer_convolutions() -> list[Any]:
@@ -481,8 +507,10 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
     "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,
     "softmax": _and_in_two_bytes(_rows), "index": _places, "attention": _attention, "conv": _convolutions,
-    "matmul": _products, "pool": _pools, "norm": _norms, "norm_of_rows": _and_in_two_bytes(_norms),
-    "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds), "embedding": _tables,
+    "matmul": _products, "matmul_halves": _layers_in_two_bytes, "pool": _pools,
+    "norm": _and_in_two_bytes(_norms, _layers_in_two_bytes), "norm_of_rows": _and_in_two_bytes(_norms),
+    "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds),
+    "embedding": _and_in_two_bytes(_tables, _layers_in_two_bytes),
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
     "casts": _in_two_bytes, "halves": _in_two_bytes, "quantized": _small_weights, "integer_products": _integers,
     "integer_conv": _integer_convolutions,

@@ -2,7 +2,7 @@
 import {Output, Python} from './runtime.js'
 
 const here = new URL('.', import.meta.url).href
-const answer = await fetch(`${here}runtime/runtime.json`, {method: 'HEAD'}).catch(() => ({ok: false}))
+const answer = await fetch(`${here}runtime/runtime.json`).catch(() => ({ok: false}))
 if (answer.ok) {
   const {blocks} = document.querySelector('script[data-blocks]').dataset
   const before = await fetch(`${here}blocks.json`).then(found => found.json()).then(all => all[blocks])

@@ -131,7 +131,7 @@ text.value = programs[choice.value]
 draw()
 
 // Where the runtime was not put beside the page, it says so instead of failing later.
-fetch(`${page.dataset.runtime}/runtime.json`, {method: 'HEAD'}).then(answer => answer.ok, () => false).then(there => {
+fetch(`${page.dataset.runtime}/runtime.json`).then(answer => answer.ok, () => false).then(there => {
   if (there) go.disabled = false
   else say(location.protocol === 'file:' ? part('server').textContent : part('missing').textContent, 'bad')
 })

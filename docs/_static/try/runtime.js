@@ -10,7 +10,7 @@ export class Python {
   /** Loads and starts Python, once. Returns a promise. */
   start() {
     let said = ''
-    return this.ready ??= new Promise((resolve, reject) => {
+    return this.ready ??= kept().then(() => new Promise((resolve, reject) => {
       this.worker = new Worker(new URL('worker.js', import.meta.url), {type: 'module'})
       this.worker.onerror = event => reject(new Error(event.message || 'the worker could not be loaded'))
       this.worker.onmessage = ({data: message}) => {
@@ -23,7 +23,7 @@ export class Python {
         else reject(new Error(`${message.text} ${said}`))
       }
       this.worker.postMessage({kind: 'start', address: this.address, parts: this.parts})
-    }).catch(error => {
+    })).catch(error => {
       this.end()
       throw error
     })
@@ -73,9 +73,34 @@ export class Python {
   }
 }
 
+let keeping
+/** Has the browser keep this page and what it loads (offline.js). Where it does not, they need the network. */
+function kept() {
+  return keeping ??= keep().catch(() => {})
+}
+
+async function keep() {
+  const workers = navigator.serviceWorker // Browsers have it on https and on this machine's own servers.
+  if (!workers) return
+  const own = await workers.register(new URL('../../offline.js', import.meta.url)) // others may serve the page, too
+  const worker = own.active ?? own.waiting ?? own.installing, {port1, port2} = new MessageChannel()
+  while (worker.state !== 'activated') {
+    if (worker.state === 'redundant') return
+    await new Promise(resolve => worker.addEventListener('statechange', resolve, {once: true}))
+  }
+  const loaded = performance.getEntriesByType('resource').map(one => one.name)
+  const addresses = [location.origin + location.pathname, ...loaded].filter(one => one.startsWith(location.origin))
+  await new Promise(resolve => {
+    port1.onmessage = resolve
+    worker.postMessage({kind: 'keep', addresses}, [port2])
+  })
+}
+
+if (navigator.serviceWorker?.controller) addEventListener('load', kept) // What was kept may be of an older site.
+
 const mega = bytes => (bytes / 1e6).toFixed(1)
 
-const KINDS = {svg: 'image/svg+xml', png: 'image/png', jpg: 'image/jpeg', gif: 'image/gif', html: 'text/html'}
+export const KINDS = {svg: 'image/svg+xml', png: 'image/png', jpg: 'image/jpeg', gif: 'image/gif', html: 'text/html'}
 const MOST = 200000
 
 /** Shows what a program prints and draws, in an element. */
@@ -149,7 +174,7 @@ export class Output {
 }
 
 /** What a picture says of itself, for who cannot see it. */
-function described(svg) {
+export function described(svg) {
   const root = new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement
   const own = name => [...root.children].find(child => child.tagName === name)?.textContent ?? ''
   return [own('title'), own('desc')].filter(Boolean).join(': ') || 'A picture'

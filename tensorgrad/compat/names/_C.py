@@ -37,6 +37,11 @@ def _get_tracing_state() -> None:
     """Returns None: nothing is ever being traced."""
 
 
+def _is_tracing() -> bool:
+    """Returns False: nothing is ever being traced."""
+    return False
+
+
 def _are_functorch_transforms_active() -> bool:
     """Returns whether a transform of `torch.func` is running."""
     return bool(_LOCAL.transforms)

@@ -18,6 +18,9 @@ def is_available() -> bool:
 def current_accelerator(check_available: bool = False) -> devices.device | None:
     """Returns the accelerator's device (without an index), or None.
 
+    Args:
+        check_available: whether to return None if it cannot be used at present.
+
     >>> device = torch.accelerator.current_accelerator() or torch.device("cpu")
     """
     return devices.device("cuda") if cuda.is_available() else None

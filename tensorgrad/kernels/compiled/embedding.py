@@ -12,10 +12,13 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.compiled.casts import bits, is_half
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
+from tensorgrad.kernels.compiled.simd.two_bytes import FLOAT32, TWO_BYTES
 from tensorgrad.storage.fresh import fresh
 
 _COLUMNS = 32  # two cache lines: threads rarely write to the same one
@@ -54,9 +57,26 @@ def _shares(width: int) -> int:
     return 1 << max(0, (thread_pool.parts() // -(-width // _COLUMNS)).bit_length() - 1)
 
 
-def _embedding_grad():
-    @shared(f"void({MATRIX}, int64[::1], int64, int64, {MATRIX}, int64, int64)")
-    def loop(g, rows, without, shares, out, first, last):
+@inner
+def _add(row, to, brain):
+    for i in range(row.size):
+        to[i] += row[i]
+
+
+@inner
+def _add_in_two_bytes(row, to, brain):
+    """Every sum is rounded, as in PyTorch."""
+    if brain:
+        for i in range(row.size):
+            to[i] = to_bfloat16(of_bfloat16(to[i]) + of_bfloat16(row[i]))
+    else:
+        for i in range(row.size):
+            to[i] = to_float16(of_float16(to[i]) + of_float16(row[i]))
+
+
+def _embedding_grad_loop(matrix: str, add: Callable):
+    @shared(f"void({matrix}, int64[::1], int64, int64, {matrix}, boolean, int64, int64)")
+    def loop(g, rows, without, shares, out, brain, first, last):
         blocks = (g.shape[1] + _COLUMNS - 1) // _COLUMNS
         while first < last:
             share, stop = first // blocks, min(last, (first // blocks + 1) * blocks)
@@ -64,21 +84,27 @@ def _embedding_grad():
             for k in range(rows.size):
                 n = rows[k]
                 if n != without and n & (shares - 1) == share:
-                    row, to = g[k, start:end], out[n, start:end]
-                    for i in range(row.size):
-                        to[i] += row[i]
+                    add(g[k, start:end], out[n, start:end], brain)
             first = stop
 
+    return loop
+
+
+def _embedding_grad():
+    loops = _embedding_grad_loop(FLOAT32.matrix, _add), _embedding_grad_loop(TWO_BYTES.matrix, _add_in_two_bytes)
+
     def kernel(g, rows, count, padding_idx, scale_grad_by_freq):
-        if scale_grad_by_freq or g.__class__ is not np.ndarray or g.dtype is not F32 or not g.size:
+        half = is_half(g)
+        if scale_grad_by_freq or g.__class__ is not np.ndarray or not (g.dtype is F32 or half) or not g.size:
             return NotImplemented
         flat = _numbers(rows, count)
         if flat is None:
             return NotImplemented
-        g, width = in_rows(g), g.shape[-1]  # recurrent layers pass it with batch and steps swapped
-        out, shares = np.zeros((count, width), F32), _shares(width)
-        given = (g.reshape(-1, width), flat, padding_idx, shares, out)
-        thread_pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
+        # Recurrent layers pass it with batch and steps swapped.
+        g, width = np.ascontiguousarray(g) if half else in_rows(g), g.shape[-1]
+        out, shares = np.zeros((count, width), g.dtype), _shares(width)
+        given = bits(g).reshape(-1, width), flat, padding_idx, shares, bits(out), g.dtype.char == "E"
+        thread_pool.run(loops[half], -(-width // _COLUMNS) * shares, given, 2 * g.size)
         return out
 
     return kernel

@@ -5,8 +5,10 @@ Every way rounds as the ops' NumPy kernels do, and these as PyTorch's.
 - A function of one number has 65,536 results: NumPy's kernel computes all of them once, and they are looked up. So is
   the slope by which the gradient of an activation is multiplied. These results are NumPy's to the bit.
 - Arithmetic on two arrays is computed in float32, in registers.
-- Sums, softmax, norms of rows, cross-entropy and optimizers have kernels of their own for this storage: `STORAGES` of
-  simd/two_bytes.py. The table need not name them.
+- Sums, softmax, norms, cross-entropy, gradients of embeddings and optimizers have kernels of their own for this
+  storage: `STORAGES` of simd/two_bytes.py. The table need not name them, but for norms of images whose channels lie
+  together.
+- Products become float32 where their factors are copied for blocks (matmul_halves.py).
 - All other ops on the list become float32 as a whole, run by their kernels, and are rounded.
 """
 
@@ -31,7 +33,7 @@ from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
 from tensorgrad.kernels.compiled.simd.two_bytes import rounded, widened
 from tensorgrad.kernels.compiled.softmax import row_largest
-from tensorgrad.rows.kernel_tables import run_compiled
+from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
 from tensorgrad.storage.fresh import fresh
 
 _BITS, _ROW = "uint16[::1]", "float32[::1]"
@@ -347,11 +349,54 @@ def _in_float32(op: str, kernel: Callable, general: Callable, given: tuple) -> A
     return _lowered(made, dtype)
 
 
+_INNER = {  # the dimensions of both factors that a product adds up
+    "linear": (-1, -1), "matmul": (-1, -2), "mm": (-1, -2), "bmm": (-1, -2), "matmul_nt": (-1, -1),
+    "matmul_tn": (-2, -2),
+}  # fmt: skip
+
+
+def _of_one_dtype(given: tuple) -> bool:
+    """NumPy's kernels refuse operands of several."""
+    return len({a.dtype for a in given if isinstance(a, np.ndarray)}) == 1
+
+
 def _product(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
-    """Of operands of one dtype: NumPy's kernel refuses others."""
-    if len({a.dtype for a in given if isinstance(a, np.ndarray)}) != 1:
+    if not _of_one_dtype(given):
         return NotImplemented
+    if op in _INNER:
+        a, b, *bias = given
+        made = run_compiled("half_product", a.size, a, b, *(bias or (None,)), *_INNER[op])
+        if made is not NotImplemented:
+            return made
     return _in_float32(op, kernel, general, given)
+
+
+def _linear_grad(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
+    g, x, weight, bias_shape, needs = given
+    if not _of_one_dtype(given):
+        return NotImplemented
+    made: Any = NotImplemented
+    if g.ndim > 1 and g.size and not (needs[2] and len(bias_shape) != 1):
+        made = _by_products(g, x, weight, needs)
+    return _in_float32(op, kernel, general, given) if made is NotImplemented else made
+
+
+def _by_products(g: np.ndarray, x: Any, weight: Any, needs: tuple) -> Any:
+    """Computes the gradients of `linear`."""
+    rows = g.reshape(-1, g.shape[-1])
+    gx = gw = gb = None
+    if needs[0]:
+        gx = run_compiled("half_product", g.size, rows, weight, None, -1, -2)
+        if gx is NotImplemented:
+            return gx
+        gx = gx.reshape(*g.shape[:-1], weight.shape[-1])
+    if needs[1]:
+        gw = run_compiled("half_product", g.size, rows, x.reshape(len(rows), x.shape[-1]), None, -2, -2)
+        if gw is NotImplemented:
+            return gw
+    if needs[2]:
+        gb = in_dtype(run_kernel("column_sum", in_dtype(rows, F32)), g.dtype)
+    return gx, gw, gb
 
 
 def _lowered(result: Any, dtype: np.dtype) -> Any:
@@ -399,10 +444,9 @@ _WHOLE = (
     "gru_layer", "gru_layer.backward", "rnn_layer", "attention.backward", "var", "std", "var_mean", "std_mean",
     "extreme_dim", "arg_extreme", "vector_norm", "column_sum",
 )  # fmt: skip
-_PRODUCTS = ("matmul", "mm", "bmm", "matmul_nt", "matmul_tn", "linear", "linear.backward", "addmm")
 RULES: dict[str, Callable] = {
     **dict.fromkeys(_NUMBERS, _of_one), **dict.fromkeys(FUNCTIONS, _of_two),
-    **dict.fromkeys(_PRODUCTS, _product), **dict.fromkeys(SLOPES, _slope),
+    **dict.fromkeys((*_INNER, "addmm"), _product), "linear.backward": _linear_grad, **dict.fromkeys(SLOPES, _slope),
     **dict.fromkeys(_WHOLE, _in_float32), "batch_norm": _batch_norm, "group_norm": _group_norm,
     **dict.fromkeys(("batch_norm.backward", "group_norm.backward"), _norm_grad),
 }  # fmt: skip

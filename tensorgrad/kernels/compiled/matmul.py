@@ -20,7 +20,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added
-from tensorgrad.kernels.compiled import matmul_halves, matmul_skinny
+from tensorgrad.kernels.compiled import matmul_skinny
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.moments import row_dot
@@ -93,8 +93,8 @@ def _block(left, w, step, row, last, right, at, pace, apart, registers, table, h
 
 
 @inner
-def _blocks(left, left_panels, at_left, row, step, right, right_panels, at_right, pace, table, first, first_at, fresh,
-            rows, columns, out, to, width, edge):  # fmt: skip
+def blocks(left, left_panels, at_left, row, step, right, right_panels, at_right, pace, table, first, first_at, fresh,
+           rows, columns, out, to, width, edge):  # fmt: skip
     """Adds a product to `rows` and `columns` of the result. If `fresh`, each row begins with `first` instead.
 
     A factor is in panels, or where it was: then rows of `left` are `row` apart, their numbers `step`, and columns of
@@ -134,7 +134,7 @@ def _blocks(left, left_panels, at_left, row, step, right, right_panels, at_right
 
 
 @inner
-def _even(total, most):
+def even(total, most):
     """Returns the size of a part when `total` is divided into the fewest equal parts of at most `most`."""
     parts = (total + most - 1) // most
     return (total + parts - 1) // parts
@@ -147,7 +147,7 @@ def _in_place(column, step, rows, columns, depth):
 
 
 @inner
-def _initial(columns):
+def initial_row(columns):
     """Returns the zeros that rows of the result begin with, in whole registers."""
     return np.zeros((columns + LANES - 1) // LANES * LANES, np.float32)
 
@@ -182,7 +182,7 @@ def _product_of(a, b, bias, out, sums, sizes, first, last):
     a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth = sizes[:9]
     by_rows, units, size, strips, breadth = sizes[9:]
     left = right = np.empty(0, np.float32)
-    edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
+    edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), initial_row(columns)
     for i in range(bias.size):
         initial[i] = bias[i]
     table = np.zeros((1, 3), np.int64)
@@ -205,8 +205,8 @@ def _product_of(a, b, bias, out, sums, sizes, first, last):
         if right_panels and not right.size:
             right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * min(depth, _DEPTH), np.float32)
         step = max(1 if left_panels else a_step, 1 if right_panels else b_step)
-        deepest = _even(depth, min(_DEPTH, max(_REACH // step, PARTS)))
-        widest = (_even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
+        deepest = even(depth, min(_DEPTH, max(_REACH // step, PARTS)))
+        widest = (even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
         for c in range(begin, border, widest):
             wide = min(widest, border - c)
             for done in range(0, depth, deepest):
@@ -222,9 +222,9 @@ def _product_of(a, b, bias, out, sums, sizes, first, last):
                         _sum_along(a, at, a_step, tall, deep, sums, r, done == 0)
                     if left_panels:
                         into_panels(a, at, a_row, a_step, tall, deep, left, NO)
-                    _blocks(left if left_panels else a, left_panels, at, a_row, a_step,
-                            right if right_panels else b, right_panels, at_right, b_step, table, initial, c, done == 0,
-                            tall, wide, out, (n * rows + r) * columns + c, columns, edge)  # fmt: skip
+                    blocks(left if left_panels else a, left_panels, at, a_row, a_step,
+                           right if right_panels else b, right_panels, at_right, b_step, table, initial, c, done == 0,
+                           tall, wide, out, (n * rows + r) * columns + c, columns, edge)  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -270,7 +270,7 @@ def stack_loop():
         column, pace = b.strides[2] // 4, b.strides[3] // 4
         right_panels = not _in_place(column, pace, rows, columns, depth)
         right = np.empty(-(-columns // LANES) * LANES * depth if right_panels else 0, np.float32)
-        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
+        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), initial_row(columns)
         table = np.zeros((1, 3), np.int64)
         table[0, 2] = depth
         all_a, all_b = flat(a), flat(b)
@@ -279,8 +279,8 @@ def stack_loop():
             at_b = (n // several * b.strides[0] + n % several * b.strides[1]) // 4
             if right_panels:
                 into_panels(all_b, at_b, column, pace, columns, depth, right, NO)
-            _blocks(all_a, False, at_a, row, step, right if right_panels else all_b, right_panels, at_b, pace, table,
-                    zeros, 0, True, rows, columns, out, n * rows * columns, columns, edge)  # fmt: skip
+            blocks(all_a, False, at_a, row, step, right if right_panels else all_b, right_panels, at_b, pace, table,
+                   zeros, 0, True, rows, columns, out, n * rows * columns, columns, edge)  # fmt: skip
 
     return loop
 
@@ -341,7 +341,7 @@ def tiny_gradients():
 def _tiny_linear(x, w, bias):
     """Computes `x @ wᵀ + bias` of few numbers. The launcher looks at the memory."""
     columns, depth = w.shape
-    if x.dtype is not F32 or w.dtype is not F32 or x.ndim != 2 or x.shape[1] != depth:
+    if w.dtype is not F32 or x.ndim != 2 or x.shape[1] != depth:
         return NotImplemented
     if bias is not None and (bias.dtype is not F32 or bias.shape != (columns,)):
         return NotImplemented
@@ -413,14 +413,14 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
         return matmul_skinny.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
     work = stack * rows * columns * depth // 8
     threads = thread_pool.shares(False, work, work)
-    sizes = _sizes(a, b, rows, columns, depth, threads if stack == 1 else 1)
+    sizes = sizes_of(a, b, rows, columns, depth, threads if stack == 1 else 1)
     units = stack * sizes[10] * sizes[12]
     given = (a[0], b[0], bias, out.reshape(-1), _NONE_OF_THEM, sizes, _NONE_OF_THEM, _NONE_OF_THEM, sizes, units)
     thread_pool.run(product_loop(), units, given, work)
     return out
 
 
-def _sizes(a, b, rows, columns, depth, threads):
+def sizes_of(a, b, rows, columns, depth, threads):
     """Returns the sizes of a product, as the compiled loop takes them."""
     division = _division(rows, columns, a[2] > 1, threads)
     return (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, *division)
@@ -449,7 +449,7 @@ def _division(rows, columns, across, threads):
     return (1, down, tall, beside, broad) if by_rows else (0, beside, broad, down, tall)
 
 
-def _memory(x, inner):
+def memory_of(x, inner):
     """Returns a factor of `_product`, or None if it has gaps; `inner` is the inner dimension, -1 or -2."""
     if x.flags.c_contiguous:
         return (x.reshape(-1), x.shape[-1], 1) if inner == -1 else (x.reshape(-1), 1, x.shape[-1])
@@ -468,7 +468,7 @@ def _some(a, b, out, first, last):
 def _stacked(a, b, inner_a, inner_b):
     """Computes the product of two matrices, of two stacks of the same shape, or of a stack's rows and a matrix."""
     if a.dtype is not F32 or b.dtype is not F32 or a.ndim < 2 or b.ndim < 2:
-        return matmul_halves.times_transposed(a, b, inner_a, inner_b)
+        return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
         return outer(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
@@ -496,7 +496,7 @@ def _stacked(a, b, inner_a, inner_b):
         given = (a if inner_a == -1 else a.swapaxes(1, 2), b if inner_b == -2 else b.swapaxes(1, 2))
         thread_pool.run(_some, stack, (*given, out.reshape(stack, rows, columns)), stack * work // 16)
         return out
-    left, right = _memory(a, inner_a), _memory(b, inner_b)
+    left, right = memory_of(a, inner_a), memory_of(b, inner_b)
     if left is not None and right is not None:
         return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
     if stack == 1 or work > 4 * _ALONE or a.ndim > 4 or 4 not in a.strides[-2:] or 4 not in b.strides[-2:]:
@@ -539,10 +539,8 @@ def tn(a, b):
 
 def linear(x, w, bias):
     """Computes `x @ wᵀ + bias`."""
-    if w.ndim != 2 or x.ndim < 2:
+    if w.ndim != 2 or x.ndim < 2 or x.dtype is not F32:
         return NotImplemented
-    if x.dtype.itemsize == 2:
-        return matmul_halves.linear(x, w, bias)
     (columns, depth), shape = w.shape, x.shape
     if x.size * columns <= (_TINY if shape[0] <= _FEW_FORWARD else _TINY_OF_MANY):
         return _tiny_linear(x, w, bias)
@@ -552,13 +550,13 @@ def linear(x, w, bias):
     few = _are_few(rows, depth)
     if (rows < _THIN and not few) or (few and x.size * columns < _FEW_ALONG):
         return NotImplemented
-    if x.dtype is not F32 or w.dtype is not F32:
+    if w.dtype is not F32:
         return NotImplemented
     if bias is None:
         bias = _NO_BIAS
     elif bias.dtype is not F32 or bias.shape != (columns,) or not bias.flags.c_contiguous:
         return NotImplemented
-    right = _memory(w, -1)
+    right = memory_of(w, -1)
     if right is None:
         return NotImplemented
     out = np.empty((*shape[:-1], columns), F32)
@@ -575,7 +573,7 @@ def addmm(c, a, b, beta, alpha):
         return NotImplemented
     if rows * columns * depth < _FEW_ALONE:
         return NotImplemented
-    left, right = _memory(a, -1), _memory(b, -2)
+    left, right = memory_of(a, -1), memory_of(b, -2)
     if left is None or right is None or c.ndim > 2:
         return NotImplemented
     out = np.empty((rows, columns), F32)
@@ -620,12 +618,12 @@ def _gradients_at_once(g, input, weight, needs):
         return NotImplemented
     if min(rows, columns, depth) < _THIN or _are_few(rows, columns) or rows * columns * depth < _FEW_ALONE:
         return NotImplemented
-    right, flat = _memory(input, -2), g.reshape(-1)
+    right, flat = memory_of(input, -2), g.reshape(-1)
     if right is None:
         return NotImplemented
     before, gx = right, None
     if needs[0]:
-        before = _memory(weight, -2) if weight.dtype is F32 and weight.shape == (columns, depth) else None
+        before = memory_of(weight, -2) if weight.dtype is F32 and weight.shape == (columns, depth) else None
         if before is None:
             return NotImplemented
         gx = np.empty((rows, depth), F32)
@@ -633,8 +631,8 @@ def _gradients_at_once(g, input, weight, needs):
     work = rows * columns * depth // 8 * (2 if needs[0] else 1)
     threads = thread_pool.shares(False, work, work)
     left = flat, 1, columns
-    sizes = _sizes(left, right, columns, depth, rows, threads)
-    sizes_before = _sizes((flat, columns, 1), before, rows, depth, columns, threads) if needs[0] else sizes
+    sizes = sizes_of(left, right, columns, depth, rows, threads)
+    sizes_before = sizes_of((flat, columns, 1), before, rows, depth, columns, threads) if needs[0] else sizes
     total = max(sizes[10] * sizes[12], sizes_before[10] * sizes_before[12])
     given = (flat, right[0], _NO_BIAS, gw.reshape(-1), sums, sizes, before[0],
              _NONE_OF_THEM if gx is None else gx.reshape(-1), sizes_before, total)  # fmt: skip
@@ -642,8 +640,7 @@ def _gradients_at_once(g, input, weight, needs):
     return gx, gw, sums if needs[2] else None
 
 
-_LOOPS = (product_loop, matmul_skinny.dots_loop, matmul_skinny.rows_loop, tiny_layer, tiny_gradients,
-          matmul_halves.loops)  # fmt: skip
+_LOOPS = product_loop, matmul_skinny.dots_loop, matmul_skinny.rows_loop, tiny_layer, tiny_gradients
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
     **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},

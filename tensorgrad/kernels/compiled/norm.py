@@ -13,17 +13,19 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
+from tensorgrad.kernels.array.norm import kept_dtype
 from tensorgrad.kernels.compiled import norm_of_points
+from tensorgrad.kernels.compiled.casts import bits, code, is_half
 from tensorgrad.kernels.compiled.functions import F
-from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.totals import total
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, Storage, stored
 
 _VECTOR = "float32[::1]"
-_IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
 _EMPTY = np.empty(0, F32)
 
 
@@ -33,7 +35,7 @@ _PIECE = 1 << 15
 
 
 @inner
-def _with_row(count, mean, squares, row):
+def with_long_row(count, mean, squares, row):
     """Does what `with_row` does, piece by piece."""
     for at in range(0, row.size, _PIECE):
         count, mean, squares = with_row(count, mean, squares, row[at : at + _PIECE])
@@ -45,7 +47,7 @@ _along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1
 
 
 @inner
-def _along(g, row, mean):
+def along_row(g, row, mean):
     """Σ g and Σ g (x - mean) of a row."""
     plain = along = 0.0
     for at in range(0, row.size, _PIECE):
@@ -57,13 +59,13 @@ def _along(g, row, mean):
 
 
 @inner(fastmath={"contract"})
-def _normalise(row, mean, factor, shift, to):
+def normalise(row, mean, factor, shift, to):
     for i in range(row.size):
         to[i] = (row[i] - mean) * factor + shift
 
 
 @inner(fastmath={"contract"})
-def _slopes(g, row, mean, factor, along, plain, to):
+def slopes_of_row(g, row, mean, factor, along, plain, to):
     for i in range(row.size):
         to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
 
@@ -81,12 +83,11 @@ def _scaled(g, factor, to):
 
 
 def _per_channel(x, *parameters):
-    """Returns (N, C, length) and the parameters, or None if compiled kernels do not support them."""
-    if not suits(x) or x.ndim < 2 or not x.size:
+    """Returns (N, C, length), or None if compiled kernels do not support the array and the parameters."""
+    if code(x) is None or x.ndim < 2 or not x.size:
         return None
-    for p in parameters:
-        if p is not None and not suits(p):
-            return None
+    if not all([p is None or code(p) is not None for p in parameters]):
+        return None
     return x.shape[0], x.shape[1], math.prod(x.shape[2:])
 
 
@@ -97,11 +98,16 @@ def filled(count: int, number: float):
 
 
 def _given(parameter, count: int, number: float):
-    return filled(count, number) if parameter is None else parameter
+    return filled(count, number) if parameter is None else in_dtype(parameter, F32)
+
+
+def _wide(*parameters):
+    """The parameters in float32; an empty array for one that is not given."""
+    return tuple([_EMPTY if p is None else in_dtype(p, F32) for p in parameters])
 
 
 @lru_cache(maxsize=1)
-def _add_up():
+def add_up():
     @shared(f"void({MATRIX}, int64, {_VECTOR}, int64, int64)")
     def loop(parts, at, out, first, last):
         """Adds up columns, the first of which is column `at`, row by row."""
@@ -115,31 +121,29 @@ def _add_up():
     return loop
 
 
-def _total(parts, at: int, count: int):
+def total_of(parts, at: int, count: int):
     """The sum of the rows of a matrix, of `count` columns from `at` on."""
     made = np.empty(count, F32)
-    thread_pool.run(_add_up(), count, (parts, at, made), count * len(parts))
+    thread_pool.run(add_up(), count, (parts, at, made), count * len(parts))
     return made
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
 
-_SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
+SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
 _SHORTEST = 16  # the same if the statistics are known
 _BLOCK = 1 << 16  # elements that are read three times before the next ones
 
 
 @inner
-def _block(images, length):
+def together(images, length):
     """Returns how many short channels are processed together."""
-    return max(_SHORT // length + 1, _BLOCK // (images * length))
+    return max(SHORT // length + 1, _BLOCK // (images * length))
 
 
 @lru_cache(maxsize=1)
-def _running_loops():
-    """The loops of batch norm with running statistics."""
-
+def _factors_loop():
     @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def factors(given, eps, length, made, factor, shift, first, last):
         """Computes a factor and a shift for each position; copies the means, and reciprocal deviations, into `made`."""
@@ -152,12 +156,20 @@ def _running_loops():
             factor[c * length : (c + 1) * length] = scale
             shift[c * length : (c + 1) * length] = offset
 
-    @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {MATRIX}, int64, int64)")
-    def by_running(x, given, eps, out, made, first, last):
+    return factors
+
+
+def _by_running_loops(form: Storage):
+    """The loops of batch norm with running statistics: for long rows and for short ones."""
+    scratch, read, place, write = form.of_rows
+
+    @shared(f"void({form.maps}, UniTuple({_VECTOR}, 4), float64, {form.maps}, {MATRIX}, boolean, int64, int64)")
+    def long_rows(x, given, eps, out, made, brain, first, last):
         """Processes rows of x, each a channel of an image; copies the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
         rows = (x.shape[0] * x.shape[1], x.shape[2] * x.shape[3])
         x, out = x.reshape(rows), out.reshape(rows)
+        held, results = scratch(rows[1]), scratch(rows[1])
         for k in range(first, last):
             c = k % mean.size
             rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
@@ -165,16 +177,25 @@ def _running_loops():
             offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
             if k < made.shape[1]:
                 made[0, c], made[1, c] = mean[c], rstd
-            _scale_and_shift(x[k], scale, offset, out[k])
+            to = place(out[k], results)
+            _scale_and_shift(read(x[k], held, brain), scale, offset, to)
+            write(to, out[k], brain)
 
-    @shared(f"void({MATRIX}, {_VECTOR}, {_VECTOR}, {MATRIX}, int64, int64)")
-    def short_by_running(x, factors, shifts, out, first, last):
+    @shared(f"void({form.matrix}, {_VECTOR}, {_VECTOR}, {form.matrix}, boolean, int64, int64)")
+    def short_rows(x, factors, shifts, out, brain, first, last):
+        held, results = scratch(x.shape[1]), scratch(x.shape[1])
         for n in range(first, last):
-            row, to = x[n], out[n]
+            row, to = read(x[n], held, brain), place(out[n], results)
             for i in range(factors.size):
                 to[i] = row[i] * factors[i] + shifts[i]
+            write(to, out[n], brain)
 
-    return factors, by_running, short_by_running
+    return long_rows, short_rows
+
+
+@lru_cache(maxsize=1)
+def _running_loops():
+    return _factors_loop(), [_by_running_loops(form) for form in STORAGES]
 
 
 def _by_running(x, weight, bias, mean, var, eps):
@@ -182,44 +203,78 @@ def _by_running(x, weight, bias, mean, var, eps):
 
     Returns these, and for backward copies of the mean and reciprocal deviations.
     """
-    if not suits(x) or x.ndim < 2 or not x.size:
+    if _per_channel(x, weight, bias, mean, var) is None:
         return NotImplemented
-    factors, by_running, short_by_running = _running_loops()
+    factors, loops = _running_loops()
+    (long_rows, short_rows), brain = loops[is_half(x)], x.dtype.char == "E"
     n, c = x.shape[:2]
     length = x.size // (n * c)
-    out, made = np.empty(x.shape, F32), np.empty((2, c), F32)
-    given = (mean, var, _EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
+    out, made = np.empty(x.shape, x.dtype), np.empty((2, c), F32)
+    mean, var, weight, bias = _wide(mean, var, weight, bias)
+    given, x, into = (mean, var, weight, bias), bits(x), bits(out)
     if length >= _SHORTEST:
-        maps = (x, out) if x.ndim == 4 else (x.reshape(n, c, 1, length), out.reshape(n, c, 1, length))
-        thread_pool.run(by_running, n * c, (maps[0], given, eps, maps[1], made), x.size)
+        maps = (x, into) if x.ndim == 4 else (x.reshape(n, c, 1, length), into.reshape(n, c, 1, length))
+        thread_pool.run(long_rows, n * c, (maps[0], given, eps, maps[1], made, brain), x.size)
     else:
         factor, shift = np.empty((2, c * length), F32)
         thread_pool.run(factors, c, (given, eps, length, made, factor, shift), c * length)
         rows = (n, c * length)
-        thread_pool.run(short_by_running, n, (x.reshape(rows), factor, shift, out.reshape(rows)), x.size)
+        thread_pool.run(short_rows, n, (x.reshape(rows), factor, shift, into.reshape(rows), brain), x.size)
     return out, mean, var, *made
 
 
-def _batch_norm():
-    _running_loops()
-    norm_of_points.forward_loops()
+@inner
+def _two_byte_statistics(squares, count, eps, brain):
+    """The variance, and the reciprocal deviation if statistics are kept in two bytes (kernels/array/norm.py)."""
+    squares, count = F(squares), F(count)
+    variance = squares / count
+    rounded = variance
+    if brain:
+        squares = stored(squares, brain)
+        variance, rounded = squares / count, stored(squares / stored(count, brain), brain)
+    return variance, stored(F(1.0) / F(math.sqrt(rounded + F(eps))), brain)
 
-    @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
-    def long_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
+
+def _batch_norm_loops(form: Storage):
+    """The loops of batch norm in training: for long rows and for short ones.
+
+    `kept`: the statistics are kept in two bytes, and so is what normalizes.
+    """
+    scratch, read, place, write = form.of_rows
+
+    @shared(
+        f"void({form.images}, {_VECTOR}, {_VECTOR}, float64, {form.images}, {_VECTOR}, {_VECTOR}, {_VECTOR}, boolean, "
+        "boolean, int64, int64)"
+    )
+    def long_rows(x, weight, bias, eps, out, means, rstds, variances, brain, kept, first, last):
+        held, results = scratch(x.shape[2]), scratch(x.shape[2])
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = _with_row(count, mean, squares, x[n, c])
-            variance = squares / count
-            rstd = F(1.0 / math.sqrt(variance + eps))
-            means[c], rstds[c], variances[c] = mean, rstd, variance
+                count, mean, squares = with_long_row(count, mean, squares, read(x[n, c], held, brain))
+            variance, centre = F(squares / count), F(mean)
+            rstd = F(1.0 / math.sqrt(squares / count + eps))
+            if kept:
+                variance, rstd = _two_byte_statistics(squares, count, eps, brain)
+            means[c], rstds[c], variances[c] = centre, rstd, variance
+            scale = rstd * weight[c]
+            shift = -stored(centre, brain) * scale + bias[c]
             for n in range(x.shape[0]):
-                _normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
+                row, to = read(x[n, c], held, brain), place(out[n, c], results)
+                if kept:
+                    _scale_and_shift(row, scale, shift, to)
+                else:
+                    normalise(row, centre, scale, bias[c], to)
+                write(to, out[n, c], brain)
 
-    @shared(f"void({MATRIX}, {_VECTOR}, {_VECTOR}, float64, {MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
-    def short_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
+    @shared(
+        f"void({form.matrix}, {_VECTOR}, {_VECTOR}, float64, {form.matrix}, {_VECTOR}, {_VECTOR}, {_VECTOR}, boolean, "
+        "boolean, int64, int64)"
+    )
+    def short_rows(x, weight, bias, eps, out, means, rstds, variances, brain, kept, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        count, step = np.float64(x.shape[0] * length), min(together(x.shape[0], length), last - first)
+        held, results = scratch(step * length), scratch(step * length)
         for start in range(first, last, step):
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
@@ -227,7 +282,7 @@ def _batch_norm():
             table = np.empty((3, right - left), np.float32)
             mean, scale, shift = table[0], table[1], table[2]  # (unpacked, they would not be known to be contiguous)
             for k in range(x.shape[0]):
-                row = x[k, left:right]
+                row = read(x[k, left:right], held, brain)
                 for i in range(totals.size):
                     totals[i] += row[i]
             for c in range(channels):
@@ -235,19 +290,34 @@ def _batch_norm():
                 mean[here] = means[start + c] = totals[here].sum() / count
             totals[:] = 0.0
             for k in range(x.shape[0]):
-                row = x[k, left:right]
+                row = read(x[k, left:right], held, brain)
                 for i in range(totals.size):
                     away = row[i] - mean[i]
                     totals[i] += away * away
             for c in range(channels):
                 here, to = slice(c * length, (c + 1) * length), start + c
-                variances[to] = variance = totals[here].sum() / count
-                rstds[to] = rstd = F(1.0 / math.sqrt(variance + eps))
+                squares = totals[here].sum()
+                variance, rstd = F(squares / count), F(1.0 / math.sqrt(squares / count + eps))
+                if kept:
+                    variance, rstd = _two_byte_statistics(squares, count, eps, brain)
+                variances[to], rstds[to] = variance, rstd
                 scale[here], shift[here] = rstd * weight[to], bias[to]
+                if kept:
+                    shift[here] = -stored(means[to], brain) * (rstd * weight[to]) + bias[to]
+                    mean[here] = F(0.0)
             for k in range(x.shape[0]):
-                row, to = x[k, left:right], out[k, left:right]
+                row, to = read(x[k, left:right], held, brain), place(out[k, left:right], results)
                 for i in range(scale.size):
                     to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
+                write(to, out[k, left:right], brain)
+
+    return long_rows, short_rows
+
+
+def _batch_norm():
+    _running_loops()
+    norm_of_points.forward_loops()
+    loops = [_batch_norm_loops(form) for form in STORAGES]
 
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, bias, running_mean, running_var)
@@ -267,30 +337,33 @@ def _batch_norm():
         if shape is None:
             return NotImplemented
         n, c, length = shape
-        out, mean, rstd, var = np.empty(x.shape, F32), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
-        given = (_given(weight, c, 1.0), _given(bias, c, 0.0))
-        thread_pool.run(loop, c, (x.reshape(shape), *given, eps, out.reshape(shape), mean, rstd, var), 3 * x.size)
-        return out, mean, var, mean, rstd
+        half, kept = is_half(x), kept_dtype(x, weight, bias)
+        out, mean, rstd, var = np.empty(x.shape, x.dtype), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
+        long_rows, short_rows = loops[half]
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
+        given = _given(weight, c, 1.0), _given(bias, c, 0.0), eps, bits(out).reshape(shape), mean, rstd, var
+        thread_pool.run(loop, c, (bits(x).reshape(shape), *given, x.dtype.char == "E", kept is not F32), 3 * x.size)
+        return out, mean, var, in_dtype(mean, kept), in_dtype(rstd, kept)
 
     return kernel
 
 
-def _batch_norm_grad():
-    norm_of_points.backward_loops()
+def _batch_norm_grad_loops(form: Storage):
+    scratch, read, place, write = form.of_rows
 
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_IMAGES}, {_VECTOR}, {_VECTOR}, boolean, "
-        "boolean, boolean, int64, int64)"
+        f"void({form.images}, {form.images}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {form.images}, {_VECTOR}, {_VECTOR}, "
+        "boolean, boolean, boolean, boolean, int64, int64)"
     )
-    def long_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
+    def long_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, brain, first, last):
+        held, other, results = scratch(x.shape[2]), scratch(x.shape[2]), scratch(x.shape[2])
         for c in range(first, last):
             mean, rstd = means[c], rstds[c]
             scale = rstd * weight[c]
             plain = along = 0.0
             if sums:
                 for n in range(x.shape[0]):
-                    more, product = _along(g[n, c], x[n, c], mean)
+                    more, product = along_row(read(g[n, c], held, brain), read(x[n, c], other, brain), mean)
                     plain += more
                     along += product
             gb[c], gw[c] = plain, along * rstd
@@ -298,18 +371,21 @@ def _batch_norm_grad():
             plain, along = plain / count * scale, along / count * rstd * rstd * scale
             if slopes:
                 for n in range(x.shape[0]):
+                    slope, to = read(g[n, c], held, brain), place(gx[n, c], results)
                     if through:
-                        _slopes(g[n, c], x[n, c], mean, scale, F(along), F(plain), gx[n, c])
+                        slopes_of_row(slope, read(x[n, c], other, brain), mean, scale, F(along), F(plain), to)
                     else:
-                        _scaled(g[n, c], scale, gx[n, c])
+                        _scaled(slope, scale, to)
+                    write(to, gx[n, c], brain)
 
     @shared(
-        f"void({MATRIX}, {MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {MATRIX}, {_VECTOR}, {_VECTOR}, boolean, "
-        "boolean, boolean, int64, int64)"
+        f"void({form.matrix}, {form.matrix}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {form.matrix}, {_VECTOR}, {_VECTOR}, "
+        "boolean, boolean, boolean, boolean, int64, int64)"
     )
-    def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
+    def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, brain, first, last):
         length = x.shape[1] // means.size
-        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        count, step = np.float64(x.shape[0] * length), min(together(x.shape[0], length), last - first)
+        held, other, results = scratch(step * length), scratch(step * length), scratch(step * length)
         for start in range(first, last, step):
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
@@ -320,7 +396,7 @@ def _batch_norm_grad():
                 mean[c * length : (c + 1) * length] = means[start + c]
             if sums:
                 for k in range(x.shape[0]):
-                    row, slope = x[k, left:right], g[k, left:right]
+                    row, slope = read(x[k, left:right], held, brain), read(g[k, left:right], other, brain)
                     for i in range(plain.size):
                         plain[i] += slope[i]
                         along[i] += slope[i] * (row[i] - mean[i])
@@ -335,13 +411,22 @@ def _batch_norm_grad():
                     tilt[here] = product / count * rstd * rstd * factor
             if slopes:
                 for k in range(x.shape[0]):
-                    row, slope, to = x[k, left:right], g[k, left:right], gx[k, left:right]
+                    row, slope = read(x[k, left:right], held, brain), read(g[k, left:right], other, brain)
+                    to = place(gx[k, left:right], results)
                     if through:
                         for i in range(scale.size):
                             to[i] = slope[i] * scale[i] - ((row[i] - mean[i]) * tilt[i] + shift[i])
                     else:
                         for i in range(scale.size):
                             to[i] = slope[i] * scale[i]
+                    write(to, gx[k, left:right], brain)
+
+    return long_rows, short_rows
+
+
+def _batch_norm_grad():
+    norm_of_points.backward_loops()
+    loops = [_batch_norm_grad_loops(form) for form in STORAGES]
 
     def kernel(g, x, weight, mean, rstd, training, need):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
@@ -349,52 +434,77 @@ def _batch_norm_grad():
             statistics = mean.reshape(1, -1), rstd.reshape(1, -1)
             return norm_of_points.backward(g, points, weight, *statistics, bool(need[0] and training), need, False)
         shape = _per_channel(x, g, weight, mean, rstd)
-        if shape is None or g.shape != x.shape:
+        if shape is None or g.shape != x.shape or g.dtype != x.dtype:
             return NotImplemented
         n, c, length = shape
-        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
+        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), x.dtype)
         gw, gb = np.empty(c, F32), np.empty(c, F32)
         through = bool(need[0] and training)
-        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
-        flat = (g.reshape(shape), x.reshape(shape), mean, rstd, _given(weight, c, 1.0))
-        flags = (bool(through or need[1] or need[2]), bool(need[0]), through)
-        thread_pool.run(loop, c, (*flat, gx.reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
-        return gx if need[0] else None, gw if need[1] else None, gb if need[2] else None
+        long_rows, short_rows = loops[is_half(x)]
+        loop, shape = (short_rows, (n, c * length)) if length < SHORT else (long_rows, shape)
+        flat = (bits(g).reshape(shape), bits(x).reshape(shape), *_wide(mean, rstd), _given(weight, c, 1.0))
+        flags = bool(through or need[1] or need[2]), bool(need[0]), through, x.dtype.char == "E"
+        thread_pool.run(loop, c, (*flat, bits(gx).reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
+        return (gx if need[0] else None, *_of_parameters(gw, gb, g, weight, need))
 
     return kernel
+
+
+def _of_parameters(gw, gb, g, weight, need):
+    """The gradients of the weight and the bias, in the dtype of the weight or, without one, of `g`."""
+    kind = g.dtype if weight is None else weight.dtype
+    return in_dtype(gw, kind) if need[1] else None, in_dtype(gb, kind) if need[2] else None
 
 
 # --- group norm ------------------------------------------------------------------------------------------------------
 
 
-def _group_norm():
-    norm_of_points.forward_loops()
+def _group_norm_loops(form: Storage):
+    scratch, read, place, write = form.of_rows
 
-    @shared(f"void({_IMAGES}, {MATRIX}, {MATRIX}, float64, {_IMAGES}, {MATRIX}, {MATRIX}, int64, int64)")
-    def short_rows(x, weight, bias, eps, out, means, rstds, first, last):
+    @shared(
+        f"void({form.images}, {MATRIX}, {MATRIX}, float64, {form.images}, {MATRIX}, {MATRIX}, boolean, int64, int64)"
+    )
+    def short_rows(x, weight, bias, eps, out, means, rstds, brain, first, last):
         groups = means.shape[1]
+        held, results = scratch(x.shape[2]), scratch(x.shape[2])
         for k in range(first, last):
             n, group = k // groups, k % groups
-            row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
-            _, mean, squares = _with_row(0.0, 0.0, 0.0, row)
+            row, to = read(x[n, group], held, brain), place(out[n, group], results)
+            scale, shift = weight[group], bias[group]
+            _, mean, squares = with_long_row(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
                 to[i] = (row[i] - centre) * rstd * scale[i] + shift[i]
+            write(to, out[n, group], brain)
 
-    @shared(f"void({_IMAGES}, {MATRIX}, {MATRIX}, float64, {_IMAGES}, {MATRIX}, {MATRIX}, int64, int64)")
-    def long_rows(x, weight, bias, eps, out, means, rstds, first, last):
+    @shared(
+        f"void({form.images}, {MATRIX}, {MATRIX}, float64, {form.images}, {MATRIX}, {MATRIX}, boolean, int64, int64)"
+    )
+    def long_rows(x, weight, bias, eps, out, means, rstds, brain, first, last):
         groups, width = weight.shape
+        held, results = scratch(x.shape[2]), scratch(x.shape[2])
         for k in range(first, last):
             n, group = k // groups, k % groups
             count = mean = squares = 0.0
             for c in range(width):
-                count, mean, squares = _with_row(count, mean, squares, x[n, group * width + c])
+                row = read(x[n, group * width + c], held, brain)
+                count, mean, squares = with_long_row(count, mean, squares, row)
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):
                 at = group * width + c
-                _normalise(x[n, at], F(mean), rstd * weight[group, c], bias[group, c], out[n, at])
+                row, to = read(x[n, at], held, brain), place(out[n, at], results)
+                normalise(row, F(mean), rstd * weight[group, c], bias[group, c], to)
+                write(to, out[n, at], brain)
+
+    return long_rows, short_rows
+
+
+def _group_norm():
+    norm_of_points.forward_loops()
+    loops = [_group_norm_loops(form) for form in STORAGES]
 
     def kernel(x, weight, bias, groups, eps):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, bias)
@@ -405,14 +515,17 @@ def _group_norm():
         if shape is None or not groups:
             return NotImplemented
         n, c, length = shape
-        scale, shift, loop = _given(weight, c, 1.0), _given(bias, c, 0.0), long_rows
-        if length < _SHORT:
+        loop, short_rows = loops[is_half(x)]
+        scale, shift = _given(weight, c, 1.0), _given(bias, c, 0.0)
+        if length < SHORT:
             shape, loop = (n, groups, c // groups * length), short_rows
             scale, shift = scale.repeat(length), shift.repeat(length)
-        out, mean, rstd = np.empty(x.shape, F32), np.empty((n, groups), F32), np.empty((n, groups), F32)
-        args = (x.reshape(shape), scale.reshape(groups, -1), shift.reshape(groups, -1), eps, out.reshape(shape))
-        thread_pool.run(loop, n * groups, (*args, mean, rstd), 3 * x.size)
-        return out, mean, rstd
+        out, mean, rstd = np.empty(x.shape, x.dtype), np.empty((n, groups), F32), np.empty((n, groups), F32)
+        args = bits(x).reshape(shape), scale.reshape(groups, -1), shift.reshape(groups, -1), eps
+        given = *args, bits(out).reshape(shape), mean, rstd, x.dtype.char == "E"
+        thread_pool.run(loop, n * groups, given, 3 * x.size)
+        kept = kept_dtype(x, weight, bias)
+        return out, in_dtype(mean, kept), in_dtype(rstd, kept)
 
     return kernel
 
@@ -433,22 +546,22 @@ def _weighted(g, row, weight, mean):
     return F(plain), F(along)
 
 
-def _group_norm_grad():
-    norm_of_points.backward_loops()
-    _add_up()
+def _group_norm_grad_loops(form: Storage):
+    scratch, read, place, write = form.of_rows
 
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
-        "int64, int64)"
+        f"void({form.images}, {form.images}, {MATRIX}, {MATRIX}, {MATRIX}, {form.images}, float32[:,:,::1], "
+        "float32[:,:,::1], boolean, int64, boolean, int64, int64)"
     )
-    def short_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, part, first, last):
+    def short_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, part, brain, first, last):
         # As in layer norm, the parts of the parameters' gradients are blocks of images, determined by the shape alone.
         groups = means.shape[1]
+        held, other, results = scratch(x.shape[2]), scratch(x.shape[2]), scratch(x.shape[2])
         for k in range(first, last):
             block, group = k // groups, k % groups
             dw, db, scale = dots[block, group], sums[block, group], weight[group]
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
-                slope, row = g[n, group], x[n, group]
+                slope, row = read(g[n, group], held, brain), read(x[n, group], other, brain)
                 mean, rstd = means[n, group], rstds[n, group]
                 for i in range(row.size):
                     dw[i] += slope[i] * ((row[i] - mean) * rstd)
@@ -456,23 +569,25 @@ def _group_norm_grad():
                 if slopes:
                     plain, along = _weighted(slope, row, scale, mean)
                     plain, along = plain / F(row.size) * rstd, along / F(row.size) * rstd * rstd * rstd
-                    to = gx[n, group]
+                    to = place(gx[n, group], results)
                     for i in range(row.size):
                         to[i] = slope[i] * scale[i] * rstd - ((row[i] - mean) * along + plain)
+                    write(to, gx[n, group], brain)
 
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {MATRIX}, {MATRIX}, boolean, int64, "
-        "int64)"
+        f"void({form.images}, {form.images}, {MATRIX}, {MATRIX}, {MATRIX}, {form.images}, {MATRIX}, {MATRIX}, "
+        "boolean, boolean, int64, int64)"
     )
-    def long_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, first, last):
+    def long_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, brain, first, last):
         groups, width = weight.shape
+        held, other, results = scratch(x.shape[2]), scratch(x.shape[2]), scratch(x.shape[2])
         for k in range(first, last):
             n, group = k // groups, k % groups
             mean, rstd = means[n, group], rstds[n, group]
             plain = along = 0.0
             for c in range(width):
                 at = group * width + c
-                more, product = _along(g[n, at], x[n, at], mean)
+                more, product = along_row(read(g[n, at], held, brain), read(x[n, at], other, brain), mean)
                 sums[n, at], dots[n, at] = more, product * rstd
                 plain += more * weight[group, c]
                 along += product * weight[group, c]
@@ -481,35 +596,50 @@ def _group_norm_grad():
             if slopes:
                 for c in range(width):
                     at = group * width + c
-                    _slopes(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
+                    slope, row, to = (
+                        read(g[n, at], held, brain),
+                        read(x[n, at], other, brain),
+                        place(gx[n, at], results),
+                    )
+                    slopes_of_row(slope, row, mean, rstd * weight[group, c], F(along), F(plain), to)
+                    write(to, gx[n, at], brain)
+
+    return long_rows, short_rows
+
+
+def _group_norm_grad():
+    norm_of_points.backward_loops()
+    add_up()
+    loops = [_group_norm_grad_loops(form) for form in STORAGES]
 
     def kernel(g, x, weight, mean, rstd, groups, need):
         points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
         if points is not None and g.shape == x.shape and groups:
-            statistics = mean.reshape(len(x), groups), rstd.reshape(len(x), groups)
-            return norm_of_points.backward(g, points, weight, *statistics, bool(need[0]), need, True)
+            per_group = mean.reshape(len(x), groups), rstd.reshape(len(x), groups)
+            return norm_of_points.backward(g, points, weight, *per_group, bool(need[0]), need, True)
         shape = _per_channel(x, g, weight, mean, rstd)
-        if shape is None or g.shape != x.shape or not groups:
+        if shape is None or g.shape != x.shape or g.dtype != x.dtype or not groups:
             return NotImplemented
         n, c, length = shape
-        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
-        scale, statistics = _given(weight, c, 1.0), (mean.reshape(n, groups), rstd.reshape(n, groups))
-        if length < _SHORT:
+        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), x.dtype)
+        scale, statistics = _given(weight, c, 1.0), [a.reshape(n, groups) for a in _wide(mean, rstd)]
+        (long_rows, short_rows), brain = loops[is_half(x)], x.dtype.char == "E"
+        if length < SHORT:
             shape, blocks = (n, groups, c // groups * length), max(1, min(16, n // 4))
             dots, sums = np.zeros((blocks, *shape[1:]), F32), np.zeros((blocks, *shape[1:]), F32)
-            flat = (g.reshape(shape), x.reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1))
-            args = (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0]), -(-n // blocks))
-            thread_pool.run(short_rows, blocks * groups, args, 4 * x.size)
+            flat = bits(g).reshape(shape), bits(x).reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1)
+            into = bits(gx).reshape(len(gx), *shape[1:])
+            blocked = (*flat, into, dots, sums, bool(need[0]), -(-n // blocks), brain)
+            thread_pool.run(short_rows, blocks * groups, blocked, 4 * x.size)
             dots, sums = (a.sum(0).reshape(c, length) for a in (dots, sums))
             dots, sums = dots.sum(1), sums.sum(1)
         else:
             dots, sums = np.empty((n, c), F32), np.empty((n, c), F32)
-            flat = (g.reshape(shape), x.reshape(shape), *statistics, scale.reshape(groups, -1))
-            thread_pool.run(
-                long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
-            )
-            dots, sums = _total(dots, 0, c), _total(sums, 0, c)
-        return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
+            flat = bits(g).reshape(shape), bits(x).reshape(shape), *statistics, scale.reshape(groups, -1)
+            args = (*flat, bits(gx).reshape(len(gx), *shape[1:]), dots, sums, bool(need[0]), brain)
+            thread_pool.run(long_rows, n * groups, args, 3 * x.size)
+            dots, sums = total_of(dots, 0, c), total_of(sums, 0, c)
+        return (gx if need[0] else None, *_of_parameters(dots, sums, g, weight, need))
 
     return kernel
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.blocks import in_dtype
-from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled.casts import bits, code, is_half
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_dot, row_sum
-from tensorgrad.kernels.compiled.norm import filled
+from tensorgrad.kernels.compiled.norm import add_up, filled, total_of
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.totals import total
@@ -106,6 +105,7 @@ def _layer_norm_grad_loop(stored: Storage):
         held, other, results = scratch(width), scratch(width), scratch(width)
         for block in range(first, last):
             dw, db = sums[block, 0], sums[block, 1]
+            dw[:], db[:] = F(0.0), F(0.0)
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to = read(g[n], held, brain), read(x[n], other, brain), place(gx[n], results)
                 mean, rstd = means[n], rstds[n]
@@ -122,6 +122,7 @@ def _layer_norm_grad_loop(stored: Storage):
 
 
 def _layer_norm_grad():
+    add_up()
     loops = [_layer_norm_grad_loop(stored) for stored in STORAGES]
 
     def kernel(g, x, weight, mean, rstd, axes, need):
@@ -134,7 +135,7 @@ def _layer_norm_grad():
         flat = (*map(bits, (g.reshape(form), x.reshape(form))), *statistics, scale)
         given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
         thread_pool.run(loops[half], len(sums), given, 4 * x.size)
-        gw, gb = [_of_parameter(sums[:, n], x, axes, weight) if need[n + 1] else None for n in range(2)]
+        gw, gb = [_of_parameter(sums, n, x, axes, weight) if need[n + 1] else None for n in range(2)]
         return gx if need[0] else None, gw, gb
 
     return kernel
@@ -144,13 +145,14 @@ def _parts(form: tuple[int, int], parameters: int) -> tuple[int, np.ndarray]:
     """Returns how many rows a block has, and memory for the sums of the parameters' gradients of each block."""
     rows, width = form
     blocks = max(1, min(_BLOCKS, rows // 16))
-    return -(-rows // blocks), np.zeros((blocks, parameters, width), F32)
+    return -(-rows // blocks), np.empty((blocks, parameters, width), F32)
 
 
-def _of_parameter(sums, x, axes, weight):
-    """Returns the gradient of a parameter from the sums of the blocks."""
-    total = column_sum(np, sums).reshape(x.shape[x.ndim - len(axes) :])
-    return in_dtype(total, x.dtype if weight is None else weight.dtype)
+def _of_parameter(sums, parameter: int, x, axes, weight):
+    """Returns the gradient of a parameter from what the blocks have for it."""
+    width = sums.shape[2]
+    total = total_of(sums.reshape(len(sums), -1), parameter * width, width)
+    return in_dtype(total.reshape(x.shape[x.ndim - len(axes) :]), x.dtype if weight is None else weight.dtype)
 
 
 # --- RMS norm --------------------------------------------------------------------------------------------------------
@@ -200,6 +202,7 @@ def _rms_norm_grad_loop(stored: Storage):
         held, other, results = scratch(width), scratch(width), scratch(width)
         for block in range(first, last):
             dw = sums[block, 0]
+            dw[:] = F(0.0)
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to = read(g[n], held, brain), read(x[n], other, brain), place(gx[n], results)
                 factor = rrms[n]
@@ -214,6 +217,7 @@ def _rms_norm_grad_loop(stored: Storage):
 
 
 def _rms_norm_grad():
+    add_up()
     loops = [_rms_norm_grad_loop(stored) for stored in STORAGES]
 
     def kernel(g, x, weight, rrms, axes, need):
@@ -225,7 +229,7 @@ def _rms_norm_grad():
         flat = (*map(bits, (g.reshape(form), x.reshape(form))), in_dtype(rrms, F32).reshape(-1), scale)
         given = (*flat, bits(gx.reshape(form)), sums, part, x.dtype.char == "E")
         thread_pool.run(loops[half], len(sums), given, 4 * x.size)
-        return gx if need[0] else None, _of_parameter(sums[:, 0], x, axes, weight) if need[1] else None
+        return gx if need[0] else None, _of_parameter(sums, 0, x, axes, weight) if need[1] else None
 
     return kernel
 

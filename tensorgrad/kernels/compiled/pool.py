@@ -129,29 +129,37 @@ def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
     return _Plan(shape, False, rest, -(-planes // form.images) * form.strips, prod(x_shape) + prod(shape) * len(taps))
 
 
+@inner
+def largest_of_planes(x, at, planes, height, width, points_y, points_x, out, places, to_first):
+    """Processes the 2x2 windows, which do not overlap, of planes that begin at `at`."""
+    end, border = to_first + planes * points_y * points_x, at + planes * height * width
+    for n in range(planes):
+        for y in range(points_y):
+            top = at + n * height * width + 2 * y * width
+            to, done = to_first + (n * points_y + y) * points_x, 0
+            # Whole vectors may pass the end of a row, as the next one is written later, except in the last row.
+            while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
+                here = top + 2 * done
+                if places.size:
+                    largest_of_four(x, here, here + width, out, places, to + done)
+                else:
+                    largest_of_four_only(x, here, here + width, out, places, to + done)
+                done += LANES
+            if done < points_x:
+                here = top + 2 * done
+                _largest_of_four(x, here, here + width, out, places, to + done, points_x - done)
+
+
 @lru_cache(maxsize=1)
 def _max_of_four():
     @shared(f"void({_IMAGES}, {_IMAGES}, uint8[::1], int64, int64)")
     def loop(x, out, places, first, last):
-        """Processes 2x2 windows that do not overlap, plane by plane."""
+        """Processes 2x2 windows that do not overlap, of a range of planes."""
         height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
-        x, out = flat(x), flat(out)
-        end, border = last * points_y * points_x, last * height * width
-        for n in range(first, last):
-            for y in range(points_y):
-                top = n * height * width + 2 * y * width
-                to, done = (n * points_y + y) * points_x, 0
-                # Whole vectors may pass the end of a row, as the next one is written later, except in the last row.
-                while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
-                    at = top + 2 * done
-                    if places.size:
-                        largest_of_four(x, at, at + width, out, places, to + done)
-                    else:
-                        largest_of_four_only(x, at, at + width, out, places, to + done)
-                    done += LANES
-                if done < points_x:
-                    at = top + 2 * done
-                    _largest_of_four(x, at, at + width, out, places, to + done, points_x - done)
+        largest_of_planes(
+            flat(x), first * height * width, last - first, height, width, points_y, points_x, flat(out), places,
+            first * points_y * points_x,
+        )  # fmt: skip
 
     return loop
 

@@ -19,6 +19,10 @@ __all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "SDPBackend"
 class NonDynamicallyQuantizableLinear(Linear):
     """A `Linear` with the name that PyTorch prints for the output projection of an attention layer.
 
+    Args:
+        in_features, out_features: the sizes of the last dimension of the input and of the result.
+        bias: whether a bias is added.
+
     >>> torch.nn.MultiheadAttention(4, 2).out_proj
     NonDynamicallyQuantizableLinear(in_features=4, out_features=4, bias=True)
     """

@@ -131,6 +131,8 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None) -> return_types.lin
     `mode` is "reduced", "complete" or "r" (only R). For A (*, m, n) and k = min(m, n), Q and R are (*, m, k) and
     (*, k, n) or, if complete, (*, m, m) and (*, m, n).
 
+    The gradient is accurate if the first k columns of A are linearly independent, far from it if they nearly are not.
+
     Raises:
         RuntimeError: If the mode is unknown, or A has fewer than two dimensions.
 
@@ -290,6 +292,9 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None) 
         U with orthonormal columns, the singular values S (*, k) in descending order, and Vh with orthonormal rows.
         U and Vh are unique only up to signs (phases).
 
+    Gradients through U and Vh have the factor 1 / (sᵢ² - sⱼ²): they are large where two singular values are close, and
+    not finite where two are equal. Those through S alone are accurate; `svdvals` gives it.
+
     Raises:
         RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
@@ -402,6 +407,9 @@ def eigh(input: Tensor, UPLO: str = "L", *, out=None) -> return_types.linalg_eig
         The real eigenvalues (*, n) in ascending order, and orthonormal eigenvectors (*, n, n), one in each column and
         unique only up to signs (phases).
 
+    Gradients through the eigenvectors have the factor 1 / (λᵢ - λⱼ): they are large where two eigenvalues are close,
+    and not finite where two are equal. Those through the eigenvalues alone are accurate; `eigvalsh` gives them.
+
     Raises:
         RuntimeError: If the matrices are not square.
 
@@ -478,6 +486,9 @@ def eig(input: Tensor, *, out=None) -> return_types.linalg_eig:
     """Computes the complex eigenvalues (*, n), in no particular order, and eigenvectors (*, n, n) of square matrices.
 
     The eigenvectors are the columns.
+
+    Gradients through the eigenvectors have the factor 1 / (λᵢ - λⱼ): they are large where two eigenvalues are close,
+    and not finite where two are equal.
 
     Raises:
         RuntimeError: If the matrices are not square, or contain NaN or infinity.
@@ -560,6 +571,8 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
     Singular values not above max(atol, rtol · largest) count as zero. `rtol` defaults to max(m, n) times the dtype's
     machine epsilon unless `atol` is given; `rcond` is its older name. With `hermitian`, eigenvalues are used instead of
     singular values.
+
+    To multiply by a pseudo-inverse, use `torch.linalg.lstsq`: it is faster and more accurate.
 
     Raises:
         RuntimeError: If there are fewer than two dimensions, or the dtype is integral or a 16-bit float.

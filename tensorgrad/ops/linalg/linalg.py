@@ -77,7 +77,10 @@ det = op(
     backward_name="LinalgDetBackward0",
     doc="""Computes the determinants of a stack of square matrices (*, n, n).
 
-    Raises RuntimeError for other shapes and for integers.
+    For large matrices it may overflow or become 0, where `torch.slogdet` does neither.
+
+    Raises:
+        RuntimeError: For other shapes and for integers.
 
     >>> torch.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor(6.)
@@ -87,6 +90,8 @@ det = op(
 
 def linalg_det(A: Tensor, *, out=None) -> Tensor:
     """Computes the determinants of a stack of square matrices (*, n, n).
+
+    For large matrices it may overflow or become 0, where `slogdet` does neither.
 
     Raises:
         RuntimeError: If the matrices are not square, or the dtype is integral.
@@ -227,6 +232,8 @@ def _check_inverted(info: Tensor, name: str = "inv") -> None:
 def inverse(input: Tensor, *, out=None) -> Tensor:
     """Computes the inverses of a stack of square matrices (*, n, n).
 
+    To multiply by an inverse, use `torch.linalg.solve`: it is faster and more accurate.
+
     Raises:
         torch.linalg.LinAlgError: If a matrix is singular.
         RuntimeError: If the matrices are not square.
@@ -241,6 +248,8 @@ def inverse(input: Tensor, *, out=None) -> Tensor:
 
 def inv(A: Tensor, *, out=None) -> Tensor:
     """Computes the inverses of a stack of square matrices (*, n, n).
+
+    To multiply by an inverse, use `torch.linalg.solve`: it is faster and more accurate.
 
     Raises:
         torch.linalg.LinAlgError: If a matrix is singular.
@@ -352,6 +361,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
     """Solves A X = B (X A = B if not `left`) for X, for stacks of square matrices.
 
     A is (*, n, n) and B (*, n, k) (or (*, k, n)), or a stack of vectors (*, n); X has the shape of B.
+
+    Args:
+        A: the matrices.
+        B: the right sides.
+        left: whether A is on the left.
 
     Raises:
         torch.linalg.LinAlgError: If A is singular.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import generate, inplace
@@ -142,7 +142,12 @@ matmul = op(
 
     A vector counts as a row on the left and as a column on the right, and its dimension is dropped from the result.
 
-    Raises RuntimeError for shapes that cannot be multiplied, for different dtypes and for 0-dimensional operands.
+    Args:
+        input: (*, n, k) or (k,).
+        other: (*, k, m) or (k,), of the same dtype.
+
+    Raises:
+        RuntimeError: For shapes that cannot be multiplied, for different dtypes and for 0-dimensional operands.
 
     >>> torch.matmul(torch.ones(3, 2, 4), torch.ones(4, 5)).shape
     torch.Size([3, 2, 5])
@@ -225,9 +230,13 @@ linear = op(
     where=("functional",),
     doc="""Computes `input @ weightᵀ + bias`, like `nn.Linear`.
 
-    Shapes: input (*, in), weight (out, in) or (in,), bias (out,) or None; the result is (*, out).
+    Args:
+        input: (*, in).
+        weight: (out, in), for a result (*, out), or (in,), for a result (*).
+        bias: (out,), or None.
 
-    Raises RuntimeError for shapes that do not fit and for different dtypes.
+    Raises:
+        RuntimeError: For shapes that do not fit and for different dtypes.
 
     >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))[0]
     tensor([4., 4., 4., 4.])
@@ -273,10 +282,14 @@ _COLUMN_BY_ROW = _Kind(
 )
 
 
-def _product(signature: str, kind: _Kind, shape: str, doc: str, **row) -> TensorFunction:
-    """Declares a product of operands of given ranks, with PyTorch's name for its node and messages of its own."""
+def _product(
+    signature: str, kind: _Kind, shape: str, doc: str, operands: tuple[str, str], **row: Any
+) -> TensorFunction:  # fmt: skip
+    """Declares a product of operands of given shapes, with PyTorch's name for its node and messages of its own."""
     name, params = parse(signature)
     first, second = params[0].name, params[1].name
+    doc += f"\n\n    Args:\n        {first}: {operands[0]}.\n        {second}: {operands[1]}.\n"
+    doc += "\n    Raises:\n        RuntimeError: If shapes or dtypes do not fit.\n    "
 
     def of_batch(a, b, mapped):
         return kind.of_batch(a, b, _operands(mapped, first, second))
@@ -295,26 +308,23 @@ def _operands(mapped, first: str, second: str) -> set[str]:
 
 mm = _product(
     "mm(input, mat2)", _MATRICES, "mm_shape",
-    "The product (n, m) of two matrices, (n, k) and (k, m). Raises RuntimeError if shapes or dtypes do not fit.",
+    "The product (n, m) of two matrices.", ("(n, k)", "(k, m)"),
 )  # fmt: skip
 bmm = _product(
     "bmm(input, mat2)", _MATRICES, "bmm_shape",
-    "The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises RuntimeError for other "
-    "shapes or different dtypes.",
+    "The products (b, n, m) of the matrices in two stacks.", ("(b, n, k)", "(b, k, m)"),
 )  # fmt: skip
 mv = _product(
     "mv(input, vec)", _MATRIX_BY_VECTOR, "mv_shape",
-    "The product (n,) of a matrix (n, m) and a vector (m,). Raises RuntimeError if shapes or dtypes do not fit.",
+    "The product (n,) of a matrix and a vector.", ("(n, m)", "(m,)"),
 )  # fmt: skip
 dot = _product(
     "dot(input, tensor)", _VECTORS, "dot_shape",
-    "The inner product Σ input · tensor of two vectors (n,), a scalar. Raises RuntimeError for other shapes or "
-    "different dtypes.",
+    "The inner product Σ input · tensor of two vectors, a scalar.", ("(n,)", "(n,)"),
 )  # fmt: skip
 vdot = _product(
     "vdot(input, other)", _VECTORS_FIRST_CONJUGATED, "dot_shape",
-    "The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises RuntimeError for other "
-    "shapes or different dtypes.",
+    "The inner product Σ conj(input) · other of two vectors, a scalar.", ("(n,)", "(n,)"),
 )  # fmt: skip
 
 
@@ -328,7 +338,7 @@ def _outer_prepare(a, b):
 
 outer = _product(
     "outer(input, vec2)", _COLUMN_BY_ROW, "outer_shape",
-    "The outer product (n, m) of two vectors, (n,) and (m,). Raises RuntimeError for other shapes.",
+    "The outer product (n, m) of two vectors.", ("(n,)", "(m,)"),
     prepare=_outer_prepare, backward_name="MulBackward0",
 )  # fmt: skip
 alias("ger", outer)

@@ -62,6 +62,10 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
     """Computes Σ conj(x) y along `dim`, with broadcasting.
 
+    Args:
+        x, y: tensors (..., n) of one dtype; x is conjugated.
+        dim: the dimension of size n, which the result lacks.
+
     Raises:
         RuntimeError: If the dtype is integral, or the dtypes differ.
 

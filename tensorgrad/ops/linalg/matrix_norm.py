@@ -70,6 +70,11 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
 def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtype=None) -> Tensor:
     """Computes a vector norm over one dimension (or all), or a matrix norm over two, depending on `ord` and `dim`.
 
+    Args:
+        ord: of vectors a number, ∞ or -∞; of matrices "fro", "nuc", 1, -1, 2, -2, ∞ or -∞. None is 2 and "fro".
+        dim: one dimension or two; by default all.
+        keepdim: whether they are kept, with size 1.
+
     Raises:
         RuntimeError: If `ord` and `dim` do not determine which, or there are more than two dimensions in `dim`.
 

@@ -16,6 +16,11 @@ from tensorgrad.tensor import Tensor
 def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
     """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
 
+    Args:
+        p: a number, ∞ or -∞, "fro" or "nuc".
+        dim: one dimension, several, or None for all elements.
+        keepdim: whether they are kept, with size 1.
+
     >>> torch.tensor([3.0, 4.0]).norm()
     tensor(5.)
     """

@@ -134,6 +134,9 @@ _gated = pointwise("gated(input, gate)", "activation.gated", where=(), in_place=
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes max(input, 0).
 
+    Args:
+        inplace: whether the result is written into `input`.
+
     >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
@@ -321,6 +324,10 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
     """Computes `log(1 + exp(beta · input)) / beta`; returns `input` where `beta · input > threshold`.
 
+    Args:
+        beta: the slope of the argument, not 0.
+        threshold: from where on, for `beta · input`, the function is taken as linear.
+
     >>> torch.nn.functional.softplus(torch.tensor([0.0, 30.0]))
     tensor([ 0.6931, 30.0000])
     """
@@ -340,6 +347,10 @@ def logsigmoid(input: Tensor, *, out=None) -> Tensor:
 @composite("functional")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
+
+    Args:
+        alpha: minus the limit towards -∞.
+        inplace: whether the result is written into `input`.
 
     >>> torch.nn.functional.elu(torch.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])

@@ -95,6 +95,11 @@ _plain("feature_alpha_dropout", True, True, "`alpha_dropout` of whole channels, 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, sets each element to 0 with probability `p` and divides the others by 1 - p.
 
+    Args:
+        p: the probability, from 0 to 1.
+        training: if False, the result is `input`.
+        inplace: whether the result is written into `input`.
+
     Raises:
         ValueError: If `p` is outside [0, 1].
 

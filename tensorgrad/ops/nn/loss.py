@@ -105,6 +105,11 @@ def mse_loss(
 
     With a `weight` per element, the mean divides by the sum of the weights.
 
+    Args:
+        target: of the shape of `input`.
+        reduction: "mean", "sum", or "none" for a loss per element.
+        weight: of that shape, too.
+
     >>> torch.nn.functional.mse_loss(torch.zeros(2), torch.tensor([1.0, 3.0]))
     tensor(5.)
     """
@@ -141,6 +146,11 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
     """Computes d² / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
+
+    Args:
+        target: of the shape of `input`.
+        reduction: "mean", "sum", or "none" for a loss per element.
+        beta: from which difference on the loss is linear; 0 makes it `l1_loss`.
 
     Raises:
         RuntimeError: If `beta` is negative.
@@ -437,6 +447,8 @@ def nll_loss(
     """Computes -input[target], for log-probabilities (N, C, ...) and class indices (N, ...); or (C) and one index.
 
     Args:
+        target: class indices (int64) from 0 to C - 1.
+        reduction: "mean", "sum", or "none" for a loss (N, ...) per element.
         weight: a factor per class; a mean divides by the weights of the targets.
         ignore_index: a class index to be ignored.
 
@@ -487,9 +499,12 @@ def cross_entropy(
 ) -> Tensor:  # fmt: skip
     """Computes -log softmax(input)[target], for scores (N, C, ...) and targets as class indices or probabilities.
 
-    Class indices are (N, ...), probabilities of the shape of the scores.
+    Class indices are (N, ...), probabilities of the shape of the scores. The softmax and its logarithm are computed
+    together, without overflow, also where a probability is too small for the dtype.
 
     Args:
+        target: class indices (int64), or probabilities.
+        reduction: "mean", "sum", or "none" for a loss (N, ...) per element.
         weight: a factor per class; a mean over class indices divides by the weights of the targets.
         ignore_index: a class index to be ignored.
         label_smoothing: the share of the target that is spread evenly over the classes (Szegedy et al., 2015).

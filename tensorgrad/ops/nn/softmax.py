@@ -45,6 +45,11 @@ def _finish(function, name, input, dim, dtype, out):
 def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
     """Computes exp(x) / Σ exp(x) along `dim` without overflow; `dtype` casts the input first.
 
+    For its logarithm use `log_softmax`, which is accurate where a probability is too small for the dtype.
+
+    Args:
+        dim: the dimension along which the results add up to 1.
+
     Raises:
         NotImplementedError: If the dtype is integral.
         IndexError: If `dim` is out of range.
@@ -77,6 +82,9 @@ def _implicit_dim(name: str, ndim: int) -> int:
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
     """Computes `torch.softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
 
+    Args:
+        dim: the dimension along which the results add up to 1.
+
     >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
@@ -88,6 +96,9 @@ def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int =
 @composite("functional", name="log_softmax")
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
     """Computes `torch.log_softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
+
+    Args:
+        dim: the dimension along which the exponentials of the results add up to 1.
 
     >>> torch.nn.functional.log_softmax(torch.tensor([[1.0, 1.0, 3.0]]), dim=1)
     tensor([[-2.2395, -2.2395, -0.2395]])

@@ -541,20 +541,26 @@ tensor([[1., 2.]])
 """
 
 
+OUT_OF_RANGE = "Raises:\n    IndexError: If a dimension is out of range."
+
+
 def rule(op: Op) -> str:
-    """Returns what holds for all ops of a kind, in a sentence or two."""
+    """Returns what holds for all ops of a kind: a sentence or two, and sections."""
     if op.kind == "pointwise":
+        sections = ""
         if sum(p.is_tensor for p in op.params) == 1:
             text = f"Elementwise: the result has the shape of `{op.params[0].name}`."
         else:
-            text = "Elementwise: the arguments broadcast to one shape (RuntimeError if they cannot) and one dtype."
-        return f"{text} Integers are converted to floating point." if op.rule == "float" else text
+            text = "Elementwise: the arguments broadcast to one shape and one dtype."
+            names = ", ".join(p.name for p in op.params if p.is_tensor)
+            sections = (
+                f"\n\nArgs:\n    {names}: of shapes that broadcast.\n\nRaises:\n    RuntimeError: If they do not."
+            )
+        return f"{text} Integers are converted to floating point.{sections}" if op.rule == "float" else text + sections
     if op.kind == "reduction":
-        return (
-            "`dim` is one dimension, several, or None for all; with `keepdim` they are kept with size 1. Raises "
-            "IndexError if a dimension is out of range."
-        )
-    return "Raises IndexError if a dimension is out of range." if "dim" in op.signature else ""
+        meant = "dim: one dimension, several, or None for all.", "keepdim: whether they are kept, with size 1."
+        return f"Args:\n    {meant[0]}\n    {meant[1]}\n\n{OUT_OF_RANGE}"
+    return OUT_OF_RANGE if "dim" in op.signature else ""
 
 
 def complete() -> None:
@@ -564,12 +570,17 @@ def complete() -> None:
         if "\n    " in op.doc:
             function.__doc__ = function.__doc__.replace("\n    ", "\n")  # dedent as help() does with other docstrings
         elif op.doc and ">>>" not in op.doc:
-            function.__doc__ = f"{function.__doc__.removeprefix('special_')}\n\n{rule(op)}".rstrip()
+            text, _, error = function.__doc__.removeprefix("special_").partition(" Raises ")
+            text = f"{text}\n\n{rule(op)}".rstrip()
+            if error:  # a sentence of the row becomes a line of the section
+                kind, _, when = error.strip().partition(" ")
+                text += ("" if "Raises:" in text else "\n\nRaises:") + f"\n    {kind}: {when[0].upper()}{when[1:]}"
+            function.__doc__ = text
     for example in EXAMPLES.strip().split("\n\n"):
         called = re.match(r" torch\.(special\.)?(\w+)", example.rpartition(">>>")[2])
         if called:  # otherwise it is a heading
             function = (SPECIAL if called[1] else FUNCTIONS)[called[2]]
-            function.__doc__ = f"{function.__doc__}\n\n{example}"
+            function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n{example}"
 
 
 complete()

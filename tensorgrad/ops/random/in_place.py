@@ -145,6 +145,9 @@ def _of(name: str) -> str:
 def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
     """Fills the tensor with samples from a normal distribution.
 
+    Args:
+        mean, std: numbers.
+
     Raises:
         RuntimeError: If `std` is negative.
 
@@ -357,6 +360,10 @@ def normal(
     requires_grad=False, pin_memory=False,
 ) -> Tensor:  # fmt: skip
     """Samples from normal distributions with tensors of means and deviations, broadcast, or scalars and a `size`.
+
+    Args:
+        mean, std: tensors that broadcast, or numbers.
+        size: the shape of the result, if both are numbers.
 
     Raises:
         RuntimeError: If a deviation is negative.

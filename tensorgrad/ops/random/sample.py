@@ -249,6 +249,11 @@ def randint(
 
     The dtype is int64 unless given.
 
+    Args:
+        low: the lowest, 0 if it is not given.
+        high: one above the highest.
+        size: the shape.
+
     Raises:
         RuntimeError: If the range is empty or does not fit the dtype.
 
@@ -269,6 +274,9 @@ def randperm(
     n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
     """Returns a random permutation of 0 .. n - 1, int64 unless `dtype` is given.
+
+    Args:
+        n: how many numbers.
 
     Raises:
         RuntimeError: If `n` is negative or does not fit the dtype.
@@ -427,6 +435,10 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     """Samples indices (int64) with the probabilities in `input`, (n,) or (m, n) with one distribution per row.
 
     The probabilities are weights that need not sum to 1.
+
+    Args:
+        num_samples: how many indices of each row; the result is (num_samples,) or (m, num_samples).
+        replacement: whether an index may come more than once.
 
     Raises:
         RuntimeError: If weights are negative, not finite or all zero, there are more than 2²⁴ of them (on the CPU), or

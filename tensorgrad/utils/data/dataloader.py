@@ -92,6 +92,7 @@ class DataLoader(Generic[T_co]):
         in_order: whether batches are yielded in the sampler's order, or as soon as they are ready.
         pin_memory: whether to copy batches into pinned memory, which a GPU can read directly; without a GPU, this only
             warns.
+        pin_memory_device: accepted for compatibility.
 
     In worker i, `random`, NumPy and this package are seeded as in PyTorch: `torch.initial_seed()` is a number that
     the main process draws for each iterator (from `generator`), plus i.

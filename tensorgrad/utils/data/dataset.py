@@ -57,6 +57,9 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """A data set of tensors: sample i is the tuple of row i of each tensor.
 
+    Args:
+        tensors: of any shapes (n, ...), with the same n.
+
     Raises:
         AssertionError: If the tensors have different numbers of rows.
 

@@ -53,6 +53,9 @@ def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     Args:
         v: Shaped like the outputs; may be omitted for a single output of one element (means 1).
         create_graph: Make both results differentiable.
+        func: a function of tensors that returns one or several.
+        inputs: a tensor, or a tuple of tensors.
+        strict: whether an output that does not depend on an input is an error.
 
     Returns:
         (outputs, product); the product is shaped like `inputs`.

@@ -3,7 +3,9 @@
 A dictionary's item, an attribute in a slot, the content of a cell and the code of a function are each a word of memory
 that holds an object's address. Where it is, is found out on an example, and what is not found is left to Python. A list
 of comparisons is an array of 64-bit numbers: how many words have to be equal to a value, how many unequal, how many
-items there are; then pairs of an address and a value; and for each item the dictionary, the key and the value.
+lists, whole dictionaries, and single items there are. Then follow, in this order: pairs of an address and a value; for
+each list how long it is, and its items; for each dictionary how long it is, and its keys in order, each with the value
+(0: any); for each single item the dictionary, the key and the value.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import chain
 from types import CellType, FunctionType, MappingProxyType
 from typing import Any, cast
 
@@ -32,6 +35,8 @@ class Comparisons:
     def __init__(self) -> None:
         self._equal: list[int] = []
         self._unequal: list[int] = []
+        self._sequences: list[list[int]] = []
+        self._walks: list[list[int]] = []
         self._items: list[int] = []
         self._kept: list[Any] = []
 
@@ -45,11 +50,35 @@ class Comparisons:
         return True
 
     def length(self, owner: Any, length: int) -> bool:
-        """Whether a dictionary has so many items."""
-        if not isinstance(owner, dict) or not _length_is_known():
+        """Whether a dictionary, a list or a set has so many items."""
+        kind = owner.__class__ if owner.__class__ in (list, set) else dict
+        found = _dictionary_of(owner) if kind is dict else id(owner)
+        place = _places_of_length()[kind]
+        if place is None or found is None:
             return False
         self._kept.append(owner)
-        self._equal += [id(owner) + HEAD, length]
+        self._equal += [found + place, length]
+        return True
+
+    def items(self, owner: Any, items: dict[Any, Any], any_value: Any) -> bool:
+        """Whether a dictionary, or that of a class, has these very items in this order, and no others.
+
+        `any_value`: in the place of a value, of which then any will do.
+        """
+        found = _dictionary_of(owner)
+        if found is None or _reorders(owner) or not self.length(owner, len(items)):
+            return False
+        self._kept += [*items, *items.values()]
+        pairs = [(id(key), 0 if value is any_value else id(value)) for key, value in items.items()]
+        self._walks.append([found, len(items), *chain.from_iterable(pairs)])
+        return True
+
+    def elements(self, owner: Any, elements: tuple[Any, ...]) -> bool:
+        """Whether a list has these very elements."""
+        if owner.__class__ is not list or not self.length(owner, len(elements)):
+            return False
+        self._kept += elements
+        self._sequences.append([id(owner), len(elements), *map(id, elements)])
         return True
 
     def attribute(self, owner: Any, name: str, value: Any, place: int | None, equal: bool = True) -> bool:
@@ -89,10 +118,12 @@ class Comparisons:
 
     def function(self) -> Callable[[], bool] | None:
         """The function that compares; None if there is nothing to compare."""
-        counts = len(self._equal) // 2, len(self._unequal) // 2, len(self._items) // 3
+        counts = [len(self._equal) // 2, len(self._unequal) // 2]
+        counts += [len(self._sequences), len(self._walks), len(self._items) // 3]
         if not any(counts):
             return None
-        words = np.array([*counts, *self._equal, *self._unequal, *self._items], np.int64)
+        several = chain(*self._sequences, *self._walks)
+        words = np.array([*counts, *self._equal, *self._unequal, *several, *self._items], np.int64)
         compare = partial(launch.same(), words.ctypes.data)
         compare.kept = words, self._kept  # type: ignore[attr-defined]
         return compare
@@ -119,8 +150,24 @@ def _only(owner: Any, size: int, value: int) -> int | None:
 
 
 @cache
-def _length_is_known() -> bool:
-    return all(_words({i: i for i in range(n)}, HEAD + 8)[HEAD // 8] == n for n in (0, 1, 5, 1000))
+def _places_of_length() -> dict[type, int | None]:
+    """Where dictionaries, lists and sets have the number of their items."""
+    numbers = [0, 1, 5, 1000]
+    sets = [set(range(n + 3)) for n in numbers]
+    for n, several in zip(numbers, sets, strict=True):
+        several -= {n, n + 1, n + 2}  # whose places count among those that are filled
+    examples: dict[type, list[Any]] = {
+        dict: [dict.fromkeys(range(n)) for n in numbers], list: [[*range(n)] for n in numbers], set: sets
+    }  # fmt: skip
+    return {
+        kind: next((p for p in (HEAD, HEAD + 8) if [_words(e, p + 8)[p // 8] for e in several] == numbers), None)
+        for kind, several in examples.items()
+    }
+
+
+def _reorders(owner: Any) -> bool:
+    """Whether a dictionary may give its keys in another order than it has them in, as an OrderedDict."""
+    return isinstance(owner, dict) and type(owner).__iter__ is not dict.__iter__
 
 
 @cache

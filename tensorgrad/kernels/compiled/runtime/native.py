@@ -19,11 +19,11 @@ import numpy as np
 # Functions of Python's C API that entry points call; in the code each is PREFIX + name.
 PREFIX = "tensorgrad_"
 PYTHON = (
-    "PyBool_FromLong", "PyBytes_FromStringAndSize", "PyDict_GetItemWithError", "PyErr_Clear", "PyErr_Occurred",
-    "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread", "PyFloat_AsDouble", "PyLong_AsLongLong",
-    "PyLong_AsUnsignedLongLong", "PyLong_FromLongLong", "PyMem_RawFree", "PyMem_RawMalloc", "PyNumber_Index",
-    "PyObject_CallObject", "PyObject_IsInstance", "PyObject_IsTrue", "PyTuple_GetItem", "PyTuple_New",
-    "PyTuple_SetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+    "PyBool_FromLong", "PyBytes_FromStringAndSize", "PyDict_GetItemWithError", "PyDict_Next", "PyErr_Clear",
+    "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread", "PyFloat_AsDouble",
+    "PyLong_AsLongLong", "PyLong_AsUnsignedLongLong", "PyLong_FromLongLong", "PyMem_RawFree", "PyMem_RawMalloc",
+    "PyNumber_Index", "PyObject_CallObject", "PyObject_IsInstance", "PyObject_IsTrue", "PyTuple_GetItem",
+    "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 # Functions of the C library, and those that not every system has: the code calls the latter only if NUMBERS say so.
 C_LIBRARY = ("memcpy", "memmove", "memset")

@@ -13,8 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import (
+    MATRIX,
+    MEMORY,
+    counted,
+    inlined,
+    inner,
+    intrinsic,
+    ir,
+    nothing,
+    types,
+)
 from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
+from tensorgrad.kernels.compiled.simd.vectors import LANES, VECTOR, pointer_at, pointer_of, store_vector
+
+_BITS, _NUMBERS = ir.VectorType(ir.IntType(16), LANES), ir.VectorType(ir.IntType(32), LANES)
+_HALVES = ir.VectorType(ir.HalfType(), LANES)
 
 
 @inner
@@ -39,6 +53,41 @@ def rounded(numbers, out, brain):
             out[i] = to_float16(numbers[i])
 
 
+def _widened_vector(builder, place, brain: bool):
+    kind = _BITS if brain else _HALVES
+    loaded = builder.load(builder.bitcast(place, kind.as_pointer()), align=2)
+    if not brain:
+        return builder.fpext(loaded, VECTOR)
+    upper = builder.shl(builder.zext(loaded, _NUMBERS), ir.Constant(_NUMBERS, [16] * LANES))
+    return builder.bitcast(upper, VECTOR)
+
+
+def _carry(brain: bool):
+    """Makes the function that widens and moves vectors."""
+
+    @intrinsic
+    def carry(typing, source, at, apart, out, to, step, count):
+        """out[to + n step + i] = source[at + n apart + i] for LANES i and `count` n. Nothing checks bounds."""
+        index = types.int64
+        signature = types.void(source, index, index, out, index, index, index)
+
+        def code(context, builder, signature, given):
+            data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+            target = pointer_of(context, builder, signature.args[3], given[3], given[4])
+            with counted(builder, given[6]) as n:
+                vector = _widened_vector(builder, pointer_at(builder, data, builder.mul(n, given[2])), brain)
+                store_vector(builder, vector, target, builder.mul(n, given[5]))
+            return nothing(context)
+
+        return signature, code
+
+    return carry
+
+
+# In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
+carry_bfloat16, carry_float16 = _carry(True), _carry(False)
+
+
 class Storage(NamedTuple):
     """How numbers are stored: the types of arrays in a kernel's signature, and the functions it uses."""
 
@@ -51,6 +100,16 @@ class Storage(NamedTuple):
     place: Callable  # (row, scratch) -> where to compute a row of results
     write: Callable  # (results, row, brain): ends a row
     once: Callable  # (number, brain) -> what is left of a number that is stored in between
+
+    @property
+    def images(self) -> str:
+        """The type of arrays of three dimensions."""
+        return self.matrix.replace("[", "[:,")
+
+    @property
+    def maps(self) -> str:
+        """The type of arrays of four dimensions."""
+        return self.images.replace("[", "[:,")
 
     @property
     def of_rows(self) -> tuple[Callable, Callable, Callable, Callable]:

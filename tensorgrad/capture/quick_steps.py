@@ -1,0 +1,113 @@
+"""Steps of optimizers in plans: all parameters moved by one kernel, without Python for each.
+
+An optimizer's step reads its settings, its hooks and the state of each parameter. While these are the very objects that
+they were, which machine code compares in one call, the kernel gets the arrays that it would get from `step`, and the
+coefficients that it got. Otherwise `step` runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tensorgrad.capture.guards import ABSENT, places_in_tensors
+from tensorgrad.kernels.compiled.runtime.identities import Comparisons, usable
+from tensorgrad.optim import optimizer as optimizers
+from tensorgrad.optim.elementwise import Elementwise
+from tensorgrad.rows.kernel_tables import COMPILED
+from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import RUNNING
+
+_METHODS = ("step", "_step", "_step_group", "_settings_of", "_kernel_for", "_move")
+
+
+class _Group(NamedTuple):
+    """What the kernel gets for the parameters of a group: their arrays, with None in the places of gradients."""
+
+    settings: Any
+    params: list[Any]
+    arrays: list[Any]
+    width: int
+    scalars: list[Any]
+
+
+class _Known(NamedTuple):
+    """What a step is made of, and whether all that it was read from is still the same."""
+
+    same: Callable[[], bool]
+    kernel: Callable
+    groups: list[_Group]
+
+
+def quick_step(optimizer: Any) -> Callable[[tuple], None] | None:
+    """A function that does what `optimizer.step()` does, given the arrays of all gradients in the order of the groups.
+
+    None if the optimizer counts its steps, has a step of its own or no kernel, or if there is no machine code. It does
+    not count the versions of the parameters: a plan does so itself.
+    """
+    known = _known(optimizer)
+    if known is None:
+        return None
+    before: Any = None  # the settings of the last step that was not a quick one
+
+    def step(gradients: tuple) -> None:
+        nonlocal known, before
+        now = known
+        if now is None or not now.same():
+            optimizer.step()
+            settings = _settings(optimizer)
+            known, before = _known(optimizer) if settings is not None and settings == before else None, settings
+            return
+        optimizer._opt_called = True
+        first = 0
+        for settings, params, arrays, width, scalars in now.groups:
+            given, last = arrays.copy(), first + len(params)
+            given[1::width] = gradients[first:last]
+            for n in now.kernel(given, scalars):  # the kernel does not take its arrays
+                optimizer._move(params[n], given[n * width : (n + 1) * width], settings, scalars[n], object())
+            first = last
+
+    return step
+
+
+def _settings(optimizer: Any) -> list[tuple] | None:
+    """The settings of all groups, if these are numbers and the like."""
+    found = [optimizer._settings_of(i, group) for i, group in enumerate(optimizer.param_groups)]
+    return [settings.seen for settings in found] if all(settings.steady for settings in found) else None
+
+
+def _known(optimizer: Any) -> _Known | None:
+    cls, own, row = type(optimizer), vars(optimizer), COMPILED.get(optimizer._kernel_name)
+    if not usable() or row is None or row.ready is None or SETTINGS.deterministic or _settings(optimizer) is None:
+        return None
+    if any(getattr(cls, name) is not getattr(Elementwise, name) for name in _METHODS):
+        return None
+    fast, array = Comparisons(), places_in_tensors()["_array"]
+    tables = optimizers._global_pre_hooks, optimizers._global_post_hooks, RUNNING
+    hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    state, groups = optimizer.state, optimizer.param_groups
+    found = [
+        *(fast.length(table, 0) for table in (*tables, *hooks)),
+        fast.item(COMPILED, optimizer._kernel_name, row, ABSENT),
+        *(fast.item(own, name, own[name], ABSENT) for name in ("state", "param_groups")),
+        fast.elements(groups, tuple(groups)), fast.items(state, dict(state), ABSENT),
+    ]  # fmt: skip
+    made = []
+    for i, group in enumerate(groups):
+        settings, params = optimizer._settings_of(i, group), group["params"]
+        starts, names = settings.starts, settings.names
+        if settings.flagged or "step" in starts or any(name not in state.get(p, ()) for p in params for name in starts):
+            return None
+        found += [fast.items(group, dict(group), ABSENT), fast.elements(params, tuple(params))]
+        arrays: list[Any] = []
+        for p in params:
+            tensors = [p, *(state[p][name] for name in names if name)]
+            found += [fast.attribute(tensor, "_array", tensor._array, array) for tensor in tensors]
+            if starts:
+                found.append(fast.items(state[p], dict(state[p]), ABSENT))
+            arrays += [p._array, None, *[state[p][name]._array if name else None for name in names]]
+        t = False if starts and optimizer._needs_t else None
+        scalars = [settings.coefficients(optimizer, group, t)] * len(params)
+        made.append(_Group(settings, list(params), arrays, 2 + len(names), scalars))
+    same = fast.function()
+    return None if same is None or not all(found) or "step" in own else _Known(same, row.ready, made)

@@ -1,0 +1,302 @@
+"""Modules and functions for `torch.jit.script` of both libraries, each with inputs."""
+
+import math
+from enum import Enum
+from typing import Final, NamedTuple, Optional
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = 2
+
+
+def make(torch):
+    """Programs by name: what is scripted, and lists of arguments."""
+    nn, F, Tensor = torch.nn, torch.nn.functional, torch.Tensor
+
+    class Boxes(NamedTuple):
+        boxes: Tensor
+        scores: Tensor
+        labels: Optional[Tensor]  # noqa: UP045
+
+    def clip(x, limit: float = 1.0):
+        if bool(x.sum() > limit):
+            return x * 0
+        return x
+
+    def loops(x, n: int):
+        total = 0
+        for i in range(1, n, 2):
+            if i == 5:
+                continue
+            if i > 9:
+                break
+            total += i
+        while total > 7:
+            total -= 3
+            x = x + total
+        a, b = 1, 2
+        for _ in range(3):
+            a, b = b, a + b
+        return x, total, a, b
+
+    def numbers(n: int, t: float, flag: bool):
+        made = (
+            2**n, n**2.0, 7 // 2, -7 // 2, 7 % 3, -7 % 3, n / 2, n * t, -n, abs(-3), max(3, n), min(t, 2.0), int(2.7),
+            float(n), divmod(7, 2), sum([1, 2]), sorted([3, 1, 2]), n & 6, n | 1, n ^ 2, n << 2, n >> 1, not flag,
+            math.sqrt(t), math.floor(t), math.pi, round(2.5), bool(n), n == 3, n != 3, 1 < n < 4, t >= 2.0 or flag,
+            n > 2 and not flag, n if flag else 7, math.log(t), math.inf, math.ceil(t),
+        )  # fmt: skip
+        return made
+
+    def strings(a: str, n: int, t: float):
+        parts = a.split(",")
+        text = f"{a}:{n}|{t}"
+        if a < "b" and "x" not in a:
+            text += "<"
+        joined = "-".join(parts).upper() + str(n) + a[1:] + a[0] + a[-1]
+        listed = [c + "." for c in parts]
+        return (
+            parts, text, joined, listed, "{} of {}".format(a, n), "%d of %s" % (n, a), a.find("b"), a.replace("a", "é"),  # noqa: UP031, UP032
+            a.startswith("a"), a.strip(), len(a), a == "q", "tab\t\"quoted\" \\ 'é'\n",
+        )  # fmt: skip
+
+    def containers(x, n: int):
+        xs: list[int] = []
+        table: dict[str, Tensor] = {}
+        for i in range(n):
+            xs.append(i * i)
+            table[str(i)] = x * i
+        xs[0] = 7
+        xs += [5]
+        xs.insert(1, 3)
+        last = xs.pop()
+        keys = [k + "!" for k in table.keys()]  # noqa: SIM118
+        total = x
+        for key, value in table.items():
+            if key != "1":
+                total = total + value
+        pairs = [(i, v) for i, v in enumerate(xs)]
+        both = [a + b for a, b in zip(xs, [10, 20, 30])]
+        del table["0"]
+        numbers = {"a": 1, "b": 2}
+        numbers["a"] += 5
+        found = numbers.get("c", 9) + numbers["a"]
+        return xs, last, keys, total, pairs[1], both, len(table), "1" in table, 25 in xs, xs[1:3], xs[-1], found
+
+    def optionals(x, y: Optional[Tensor] = None, n: Optional[int] = None):  # noqa: UP045
+        if y is not None:
+            x = x + y
+        count = 0
+        if n is not None and n > 2:
+            count = n * 2
+        else:
+            n = 1
+        if y is None or n == 5:
+            return x, count
+        z: Optional[Tensor] = None  # noqa: UP045
+        if count > 0:
+            z = y * 2
+        assert z is not None, "z is there"
+        return z + x, count
+
+    def indices(x, i: int):
+        y = x.clone()
+        y[0] = 3.0
+        y[1, 1:] = x[0, 1:] * 2
+        y[x > 2] = 0.0
+        y[2] += 1
+        rows = torch.tensor([0, 2])
+        return (
+            y, x[i], x[-1, 0], x[1:, ::2], x[:, None].shape, x[..., 0], x[rows], x[rows, 1], x[:, rows[:1]],
+            x[None, 1:, ..., 1], x[x > 1], x.shape[0], x.size(1), x.shape, x.dtype == torch.float32,
+        )  # fmt: skip
+
+    def operators(x):
+        largest, where = x.max(1)
+        return (
+            largest, where, x.sum(), x.sum(1, keepdim=True), x.mean(dim=0), torch.cat([x, x], 1), torch.stack((x, x)),
+            x.view(-1), x.reshape(2, 6), x.permute(1, 0), x.t() @ x, x.transpose(0, 1), x.topk(2), x.sort(1)[0],
+            torch.where(x > 0, x, -x), x.chunk(2, 1), x.split([1, 3], 1), x.unbind(0)[1], 2 - x, 1 / (x + 10), x**2,
+            x // 2, x.to(torch.float64), x.long(), torch.zeros(2, 3), torch.ones([2], dtype=torch.int32),
+            x.new_zeros(2),
+            torch.arange(4), torch.full([2], 3.0), torch.tensor([1.5, 2.0]), x.masked_fill(x > 0, 0.0),
+            x.clamp(-1.0, 1.0),
+            x.expand(2, -1, -1), x.squeeze(), x.unsqueeze(0).shape, x.numel(), x.dim(), x.argmax(1), torch.norm(x),
+            F.relu(x), F.softmax(x, dim=1), F.log_softmax(x, 1), F.gelu(x), F.layer_norm(x, [4]), F.normalize(x),
+            F.leaky_relu(x, 0.2), F.pad(x, [1, 1]), x.flatten(), ~(x > 0), x.float().item() if x.numel() == 1 else 0.5,
+            torch.einsum("ij,kj->ik", x, x), torch.sqrt(x.abs()), x.T, x.repeat(2, 1), float(x[0, 0]), int(x[0, 1]),
+            x.type_as(where), x.gather(1, where[:, None]), torch.linspace(0, 1, 3), torch.eye(2), x.std(), x.exp(),
+        )  # fmt: skip
+
+    def losses(x, target):
+        return (
+            F.cross_entropy(x, target),
+            F.nll_loss(x, target, reduction="sum"),
+            F.mse_loss(x, x * 2),
+            F.l1_loss(x, -x),
+        )
+
+    class Counter:
+        def __init__(self, start: int):
+            self.count = start
+            self.seen = [start]
+
+        def add(self, more: int) -> int:
+            self.count += more
+            self.seen.append(more)
+            return self.count
+
+    def objects(x, n: int):
+        counter = Counter(n)
+        counter.add(2)
+        total = counter.add(3)
+        found = Boxes(x, scores=x * total, labels=None)
+        kept = found.scores + found.boxes
+        labels = found.labels
+        if labels is not None:
+            kept = kept + labels
+        boxes, scores, _ = found
+        return counter.count, counter.seen, kept, scores - boxes, found
+
+    class MLP(nn.Module):
+        width: Final[int]
+
+        def __init__(self):
+            super().__init__()
+            self.width = 4
+            self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+            self.norm, self.drop = nn.LayerNorm(4), nn.Dropout(0.0)
+            self.out = nn.Linear(4, 2, bias=False)
+            self.scale = 2.0
+            self.names = {"a": 1}
+
+        def half(self, x):
+            return x / 2
+
+        @torch.jit.export
+        def doubled(self, x, times: int = 2):
+            return self.half(x) * times
+
+        @torch.jit.unused
+        def never(self, x):
+            return x.numpy()
+
+        def forward(self, x):
+            for i, layer in enumerate(self.layers):
+                x = layer(x) * (i + 1)
+            if self.training:
+                x = self.drop(x)
+            if x.shape[-1] != self.width:
+                x = self.never(x)
+            return self.out(self.norm(self.half(x))) * self.scale * self.names["a"]
+
+    class ConvNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = nn.Sequential(
+                nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                nn.Conv2d(4, 4, 3, groups=2, stride=2, padding=1), nn.SiLU(), nn.AdaptiveAvgPool2d(1),
+            )  # fmt: skip
+            self.head = nn.Linear(4, 3)
+            self.skip = None
+
+        def forward(self, x):
+            x = self.features(x)
+            if self.skip is not None:
+                x = self.skip(x)
+            return F.log_softmax(self.head(torch.flatten(x, 1)), dim=-1)
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True)
+            self.gru = nn.GRU(8, 5)
+
+        def forward(self, x):
+            y, (h, c) = self.lstm(x)
+            z, last = self.gru(y)
+            again, _ = self.lstm(x, (h, c))
+            return z, h, c, last, again
+
+    class Steps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.count, self.color = 0, Color.RED
+            self.register_buffer("total", torch.zeros(2))
+
+        def forward(self, x):
+            self.count += 1
+            self.total += x
+            with torch.no_grad():
+                fixed = x * 2
+            if self.color == Color.BLUE:
+                x = x - 1
+            return x * self.count, self.total + fixed, self.count
+
+    class Detector(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.limit, self.names = 0.5, {0: "cat", 1: "dog"}
+            self.register_buffer("offsets", torch.arange(2.0))
+
+        def iou(self, box, boxes):
+            low, high = torch.max(box[:2], boxes[:, :2]), torch.min(box[2:], boxes[:, 2:])
+            inside = (high - low).clamp(min=0).prod(1)
+            area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+            return inside / ((box[2:] - box[:2]).prod() + area - inside)
+
+        def keep(self, boxes: Tensor, scores: Tensor, most: int = 100) -> list[int]:
+            order = torch.argsort(scores, descending=True)
+            kept: list[int] = []
+            while order.numel() > 0:
+                if len(kept) >= most:
+                    break
+                first = int(order[0].item())
+                kept.append(first)
+                if order.numel() == 1:
+                    break
+                rest = order[1:]
+                order = rest[self.iou(boxes[first], boxes[rest]) <= self.limit]
+            return kept
+
+        def forward(self, boxes, scores, labels: Optional[Tensor] = None, most: int = 100):  # noqa: UP045
+            found: list[Boxes] = []
+            texts: dict[str, int] = {}
+            for i, name in self.names.items():
+                chosen = torch.nonzero(scores[:, i] > 0.2).squeeze(1)
+                if chosen.numel() == 0:
+                    continue
+                kept = self.keep(boxes[chosen], scores[chosen, i], most)
+                places = torch.tensor(kept)
+                if labels is not None:
+                    found.append(Boxes(boxes[chosen][places], scores[chosen, i][places], labels + i))
+                else:
+                    found.append(Boxes(boxes[chosen][places] + self.offsets[i], scores[chosen, i][places], None))
+                texts[name.upper()] = len(kept)
+            if len(found) == 0:
+                raise ValueError(f"nothing was found among {boxes.shape[0]} boxes")
+            return found[0], texts, [b.boxes.shape[0] == 1 for b in found]
+
+    x = torch.tensor([[1.0, -2.0, 3.0, 0.5], [4.0, 0.0, -1.0, 2.5], [2.0, 2.5, 1.0, -3.0]])
+    image = torch.arange(128.0).view(2, 2, 4, 8).sin()
+    corner = torch.arange(24.0).view(12, 2).cos() * 2
+    boxes, scores = torch.cat([corner, corner + 2], 1), torch.arange(24.0).view(12, 2).sin().abs()
+    return {
+        "clip": (clip, [(x,), (-x,), (x, 100.0)]),
+        "loops": (loops, [(x, 4), (x, 20)]),
+        "numbers": (numbers, [(3, 2.5, True), (2, 0.5, False)]),
+        "strings": (strings, [("ab,c", 3, 2.5), ("x", -1, 1e-7)]),
+        "containers": (containers, [(x, 4), (x, 6)]),
+        "optionals": (optionals, [(x,), (x, x, 3), (x, x, 5)]),
+        "indices": (indices, [(x, 0), (x, -1)]),
+        "operators": (operators, [(x,)]),
+        "losses": (losses, [(x, torch.tensor([0, 3, 1]))]),
+        "objects": (objects, [(x, 2)]),
+        "MLP": (MLP(), [(x,)]),
+        "ConvNet": (ConvNet().eval(), [(image,)]),
+        "ConvNet in training": (ConvNet(), [(image,)]),
+        "recurrent": (Recurrent(), [(x[:, :3].expand(2, 3, 3).contiguous(),)]),
+        "steps": (Steps(), [(x[0, :2],), (x[1, :2],)]),
+        "detector": (Detector(), [(boxes, scores), (boxes, scores, torch.arange(3), 2)]),
+    }

@@ -1,0 +1,183 @@
+"""`torch.jit.script`: results are PyTorch's, and PyTorch loads and runs what is saved here."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+import tensorgrad.jit.frontend
+from tests.jit.script_programs import make
+
+torch = pytest.importorskip("torch", reason="torch scripts the same programs")
+pytestmark = pytest.mark.filterwarnings("ignore")
+NAMES = list(make(tg))
+
+
+def fill(module):
+    """Gives parameters the same values in both libraries."""
+    if hasattr(module, "named_parameters"):
+        for i, (_, p) in enumerate(sorted(module.named_parameters())):
+            values = np.sin(np.arange(p.numel()) * 0.7 + i).reshape(tuple(p.shape)).astype("float32") * 0.5
+            p.data.copy_((torch if isinstance(p, torch.Tensor) else tg).tensor(values))
+    return module
+
+
+def assert_same(a, b, where):
+    """Compares a value of this library with one of PyTorch's."""
+    if isinstance(b, torch.Tensor):
+        assert isinstance(a, tg.Tensor | torch.Tensor), f"{where}: {type(a)}"
+        assert (tuple(a.shape), str(a.dtype)) == (tuple(b.shape), str(b.dtype)), where
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-5, err_msg=where)
+    elif isinstance(b, list | tuple):
+        assert len(a) == len(b) and isinstance(a, list) == isinstance(b, list), where
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}[{i}]")
+    elif isinstance(b, float):
+        assert type(a) is float and math.isclose(a, b, rel_tol=1e-6), f"{where}: {a!r} {b!r}"
+    else:
+        assert type(a) is type(b) and a == b, f"{where}: {a!r} {b!r}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_and_archives_are_pytorchs(name):
+    ours, theirs = (fill(make(library)[name][0]) for library in (tg, torch))
+    one, other = tg.jit.script(ours), torch.jit.script(theirs)
+    assert isinstance(one, tg.jit.ScriptModule | tg.jit.ScriptFunction) and "def " in one.code
+    file = io.BytesIO()
+    tg.jit.save(one, file)
+    file.seek(0)
+    loaded = torch.jit.load(file)
+    file.seek(0)
+    again = tg.jit.load(file)
+    for mine, its in zip(make(tg)[name][1], make(torch)[name][1], strict=True):
+        expected = other(*its)
+        assert_same(loaded(*its), expected, "in PyTorch")
+        assert_same(one(*mine), expected, "here")
+        assert_same(again(*mine), expected, "loaded here")
+
+
+def test_scripted_modules_are_modules():
+    ours = fill(make(tg)["MLP"][0])
+    scripted = tg.jit.script(ours)
+    assert isinstance(scripted, tg.jit.RecursiveScriptModule) and scripted.original_name == "MLP"
+    assert all(p is q for p, q in zip(scripted.parameters(), ours.parameters(), strict=True))
+    assert list(scripted.state_dict()) == list(ours.state_dict())
+    assert (
+        scripted.scale == 2.0 and len(scripted.layers) == 2 and scripted.doubled(tg.ones(2), 3).tolist() == [1.5, 1.5]
+    )
+    x = make(tg)["MLP"][1][0][0]
+    scripted(x).sum().backward()
+    assert all(p.grad is not None for p in ours.parameters())
+    assert tg.jit.script(scripted) is scripted
+    assert scripted.training and not scripted.eval().training and ours.training
+
+
+def test_annotations_of_all_forms():
+    def old(x, n):
+        # type: (Tensor, int) -> Tensor
+        return x * n
+
+    def later(xs: "list[tg.Tensor]", first: "int | None" = None) -> "tg.Tensor":
+        if first is None:
+            return xs[0]
+        return xs[first]
+
+    def empty():
+        return tg.jit.annotate(list[str], [])
+
+    assert tg.jit.script(old)(tg.ones(1), 3).item() == 3
+    assert "n: int" in tg.jit.script(old).code and "-> List[str]" in tg.jit.script(empty).code
+    scripted = tg.jit.script(later)
+    assert scripted([tg.ones(1), tg.zeros(1)]).item() == 1 and scripted([tg.ones(1), tg.zeros(1)], 1).item() == 0
+    with pytest.raises(RuntimeError, match="Expected a value of type 'List"):
+        scripted(3)
+
+
+def refused():
+    """Functions that TorchScript does not have, and what the error says."""
+
+    def tries(x):
+        try:
+            return x
+        except ValueError:
+            return x
+
+    def yields(x):
+        yield x
+
+    def inner(x):
+        def double(y):
+            return y * 2
+
+        return double(x)
+
+    def unknown(x):
+        return x + nothing_of_this_name  # noqa: F821
+
+    def two_types(x, flag: bool):
+        y = 1 if flag else "a"
+        return y
+
+    def changes(x):
+        n = 0
+        for _ in range(3):
+            n = "a"
+        return n
+
+    def branches(x, flag: bool):
+        if flag:
+            y = x
+        return y
+
+    def adds(x, text: str):
+        return text + 1
+
+    def arguments(*xs):
+        return xs[0]
+
+    def filtered(xs: list[int]):
+        return [x for x in xs if x > 1]
+
+    def returns(x, flag: bool):
+        if flag:
+            return 1
+        return "a"
+
+    def optional(x: tg.Tensor | None):
+        return x.sum()
+
+    return {f.__name__: f for f in (tries, yields, inner, unknown, two_types, changes, branches, adds, arguments,
+                                    filtered, returns, optional)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(refused()))
+def test_what_is_not_torchscript_is_refused_with_its_line(name):
+    function = refused()[name]
+    with pytest.raises((RuntimeError, tg.jit.frontend.FrontendError), match=r"test_script\.py.*line \d+(.|\n)*HERE"):
+        tg.jit.script(function)
+
+
+def test_what_has_no_text_here_stays_python():
+    class Odd(tg.nn.Module):
+        def forward(self, x):
+            return tg.nn.functional.kl_div(x, x, reduction="batchmean")
+
+    def uses_numpy(x):
+        return np.sum(x.numpy())
+
+    odd = Odd()
+    assert tg.jit.script(odd) is odd and tg.jit.script(uses_numpy) is uses_numpy
+    with pytest.raises(NotImplementedError, match="kl_div"):
+        tg.jit.save(odd, io.BytesIO())
+    assert tg.jit.script(uses_numpy)(tg.ones(2)) == 2
+
+
+def test_errors_of_a_program():
+    detector, ((boxes, scores), _) = make(tg)["detector"]
+    scripted = tg.jit.script(detector)
+    with pytest.raises(tg.jit.Error, match="ValueError: nothing was found among 12 boxes"):
+        scripted(boxes, scores * 0)
+    with pytest.raises(tg.jit.Error, match="AssertionError: z is there"):
+        tg.jit.script(make(tg)["optionals"][0])(tg.ones(1), tg.ones(1), 2)
