@@ -138,7 +138,9 @@ def pooled(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, g: torch.T
         normal, mean, var, _, rstd = run["batch_norm"](numbers, scale, shift, None, None, True, 0.05)
         positive = run["relu"](normal)
         maxima, places = run["max_pool"](positive, *windows, False)
-        slopes = run["relu.backward"](run["max_pool_grad"](slopes, places, numbers.shape, windows), positive)
+        slopes = run["max_pool_grad"](slopes, places, numbers.shape, windows)
+        left = run["relu.backward"](slopes, positive)  # which declines a few numbers
+        slopes = np.where(positive <= 0, np.float32(0), slopes) if left is NotImplemented else left
         given = run["batch_norm.backward"](slopes, numbers, scale, mean, rstd, True, needs)
     return tuple(torch.from_numpy(a) for a in (maxima, places, mean, var, rstd, *given))
 

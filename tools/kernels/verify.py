@@ -375,6 +375,30 @@ def _pointwise() -> list[Any]:
     return found
 
 
+def _pooled_norms() -> list[Any]:
+    """Batch norm, ReLU and maxima of 2x2 windows by one kernel, and their gradients: of long and of short rows."""
+    import tensorgrad as torch
+
+    F, run, found = torch.nn.functional, kernel_tables.run_compiled, []
+    for shape in ((3, 4, 12, 10), (5, 3, 6, 8)):
+        x, w, b = _normal(*shape), _normal(shape[1], seed=1), _normal(shape[1], seed=2)
+        normal = F.batch_norm(x, None, None, w, b, True, eps=0.05).relu()
+        pooled, at = F.max_pool2d(normal, 2, return_indices=True)
+        g = _normal(*pooled.shape, seed=3, grad=False)
+        places = (at // shape[3] % 2 * 2 + at % shape[3] % 2).to(torch.uint8)  # of each window's four numbers
+        var, mean = torch.var_mean(x.detach(), (0, 2, 3), correction=0)
+        arrays = [t.detach().numpy() for t in (x, w, b)]
+        made = run("batch_norm_relu_pool", x.numel(), *arrays, 0.05)
+        if made is NotImplemented:
+            made = [t.detach().numpy() for t in (pooled, places, mean, var, (var + 0.05).rsqrt())]
+        maxima, numbers, centre, variance, rstd = made
+        given = g.numpy(), maxima, numbers, arrays[0], arrays[1], centre, rstd, (True, True, True)
+        slopes = run("batch_norm_relu_pool.backward", x.numel(), *given)
+        found += [maxima, centre, variance, rstd]
+        found += torch.autograd.grad(pooled, (x, w, b), g) if slopes is NotImplemented else slopes
+    return found
+
+
 def _copies() -> list[Any]:
     """Copies of matrices and images in memory orders other than row-major."""
     wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
@@ -463,10 +487,11 @@ def _layers_in_two_bytes() -> list[Any]:
                 (50, 90), (70, 90), (70,), (2, 40, 530), (3, 4, 15, 9), (5, 4, 3), (4,)
             ))
         )  # fmt: skip
+        still = tall.detach()
         table, index = _normal(9, 20, seed=8).detach().to(dtype).requires_grad_(), _whole(9, 30)
         for made, leaves in (
-            (F.linear(x, w, b), (x, w, b)), (F.linear(x[:3], w), (x, w)), (tall @ tall.mT, (tall,)),
-            (tall.mT @ tall, (tall,)), (F.batch_norm(image, None, None, scale, scale, True), (image, scale)),
+            (F.linear(x, w, b), (x, w, b)), (F.linear(x[:3], w), (x, w)), (tall @ still.mT, (tall,)),
+            (tall.mT @ still, (tall,)), (F.batch_norm(image, None, None, scale, scale, True), (image, scale)),
             (F.batch_norm(short, None, None, scale, scale, True), (short, scale)), (F.group_norm(image, 2), (image,)),
             (F.batch_norm(image, scale, scale * scale), (image,)), (F.group_norm(short, 2, scale), (short, scale)),
             (F.embedding(index, table), (table,)),
@@ -509,6 +534,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "softmax": _and_in_two_bytes(_rows), "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "matmul_halves": _layers_in_two_bytes, "pool": _pools,
     "norm": _and_in_two_bytes(_norms, _layers_in_two_bytes), "norm_of_rows": _and_in_two_bytes(_norms),
+    "norm_pool": _pooled_norms,
     "loss": _and_in_two_bytes(_losses), "reduce": _and_in_two_bytes(_folds),
     "embedding": _and_in_two_bytes(_tables, _layers_in_two_bytes),
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
