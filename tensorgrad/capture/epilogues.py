@@ -19,7 +19,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.rows.kernel_tables import COMPILED
 from tensorgrad.settings import SETTINGS
 
-FORWARD, BACKWARD = "batch_norm_relu_pool", "batch_norm_relu_pool.backward"
+FORWARD, BACKWARD = "batch_norm_relu_pool", "batch_norm_relu_pool_grad"
 # Those that have to be there, so that the bits are theirs.
 _KERNELS = (
     FORWARD,

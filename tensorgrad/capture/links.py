@@ -48,7 +48,7 @@ TAKEN: dict[str, Taken] = {
             "layer_norm", "layer_norm.backward", "rms_norm", "rms_norm.backward", "batch_norm", "batch_norm.backward",
             "group_norm", "group_norm.backward", "attention", "attention.backward",
             "max_pool", "max_pool_values", "max_pool_grad", "avg_pool", "avg_pool_grad",
-            "batch_norm_relu_pool", "batch_norm_relu_pool.backward",
+            "batch_norm_relu_pool", "batch_norm_relu_pool_grad",
         ),
         _PLAIN,
     ),

@@ -273,7 +273,8 @@ def text(guard, function, numpy_names: bool) -> str:
     passed_on = _passed_on(guard)
     checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
     checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
-    checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
+    if _public_name(guard) == guard.__name__:  # others say their name once a call has failed: `_check_plain`
+        checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorgrad.jit import frontend
 from tensorgrad.jit.errors import Error
 from tensorgrad.system.names_elsewhere import elsewhere
 

@@ -196,6 +196,7 @@ def test_temporary_files_of_programs_are_deleted():
 DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl",
     "laplace": "laplace-torch", "open_clip": "open-clip-torch", "torchcrf": "pytorch-crf", "whisper": "openai-whisper",
+    "esm": "fair-esm", "ot": "pot", "thop": "ultralytics-thop",
 }  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {

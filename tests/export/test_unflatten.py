@@ -167,7 +167,7 @@ def modules_and_results(torch, name):
     result = import_module(torch.__name__ + ".utils._pytree").tree_leaves(found(*args))
     return (
         [(path, type(m).__name__) for path, m in found.named_modules(remove_duplicate=False)],
-        [(key, value.tolist()) for key, value in found.state_dict().items()],
+        sorted((key, value.tolist()) for key, value in found.state_dict().items()),  # PyTorch: the order of a set
         [value.detach().numpy().round(5).tolist() for value in result],
     )
 

@@ -15,7 +15,7 @@ from tensorgrad.rows.kernel_tables import COMPILED
 
 # What `pooled` runs: one kernel and its gradient, or the three with theirs.
 POOLED = (
-    "batch_norm_relu_pool", "batch_norm_relu_pool.backward", "batch_norm", "relu", "max_pool", "max_pool_grad",
+    "batch_norm_relu_pool", "batch_norm_relu_pool_grad", "batch_norm", "relu", "max_pool", "max_pool_grad",
     "relu.backward", "batch_norm.backward",
 )  # fmt: skip
 
@@ -133,7 +133,7 @@ def pooled(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, g: torch.T
     needs = True, True, True
     if kernels["batch_norm_relu_pool"].large_from <= numbers.size:
         maxima, places, mean, var, rstd = run["batch_norm_relu_pool"](numbers, scale, shift, 0.05)
-        given = run["batch_norm_relu_pool.backward"](slopes, maxima, places, numbers, scale, mean, rstd, needs)
+        given = run["batch_norm_relu_pool_grad"](slopes, maxima, places, numbers, scale, mean, rstd, needs)
     else:
         normal, mean, var, _, rstd = run["batch_norm"](numbers, scale, shift, None, None, True, 0.05)
         positive = run["relu"](normal)

@@ -751,7 +751,7 @@ FAMILIES: dict[str, Family] = {
     "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
         batch_norms, ("batch_norm", "batch_norm.backward"), ("move_running",), loose=8, special=()
     ),
-    "pooled_norms": Family(pooled_norms, ("batch_norm_relu_pool", "batch_norm_relu_pool.backward"), special=()),
+    "pooled_norms": Family(pooled_norms, ("batch_norm_relu_pool", "batch_norm_relu_pool_grad"), special=()),
     "joint": Family(joint, words("joint_add joint_sub joint_mul joint_div")),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(

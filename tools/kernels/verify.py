@@ -393,7 +393,7 @@ def _pooled_norms() -> list[Any]:
             made = [t.detach().numpy() for t in (pooled, places, mean, var, (var + 0.05).rsqrt())]
         maxima, numbers, centre, variance, rstd = made
         given = g.numpy(), maxima, numbers, arrays[0], arrays[1], centre, rstd, (True, True, True)
-        slopes = run("batch_norm_relu_pool.backward", x.numel(), *given)
+        slopes = run("batch_norm_relu_pool_grad", x.numel(), *given)
         found += [maxima, centre, variance, rstd]
         found += torch.autograd.grad(pooled, (x, w, b), g) if slopes is NotImplemented else slopes
     return found

@@ -1,4 +1,4 @@
-"""What is wrong with a source: it is no TorchScript, or this library cannot write it as such."""
+"""What is wrong with a source: it is not TorchScript, or this library cannot write it as such."""
 
 from __future__ import annotations
 
