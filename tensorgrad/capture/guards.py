@@ -164,7 +164,7 @@ def state_check(
         if not fast.reference(owner, name, value):
             tests.append(f"type({named(owner)}) is {named(value)}" if name == "__class__" else
                          f"{named(owner)}.{name} is {named(value)}")  # fmt: skip
-    places = places_in_tensors() if held else {}
+    places = places_in_tensors() if held and isinstance(fast, Comparisons) else {}
     for tensor, array, requires_grad, no_grad, _ in held:
         known = {"_array": (array, True), "_requires_grad": (requires_grad, True)}
         if hooks_count:
@@ -172,7 +172,7 @@ def state_check(
         if gradients_count:
             known["_grad"] = None, no_grad
         for name, (value, equal) in known.items():
-            if not fast.attribute(tensor, name, value, places[name], equal):
+            if not fast.attribute(tensor, name, value, places.get(name), equal):
                 tests.append(f"{named(tensor)}.{name} is {'' if equal else 'not '}{named(value)}")
     compare = fast.function()
     if compare is not None:

@@ -19,7 +19,7 @@ from tensorgrad.kernels.compiled.runtime import native
 known = native.addresses()
 for name in {absent}:  # a call would end the process
     known[name] = 0
-native.NUMBERS[:] = {numbers}
+native.system_numbers()[:] = {numbers}
 from tensorgrad.kernels.compiled.runtime import library, mailbox
 loops = library.load("runtime.spin.wait")
 memory = np.zeros(mailbox.SIZE, np.int64)

@@ -25,7 +25,7 @@ PYTHON = (
     "PyNumber_Index", "PyObject_CallObject", "PyObject_IsInstance", "PyObject_IsTrue", "PyTuple_GetItem",
     "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
-# Functions of the C library, and those that not every system has: the code calls the latter only if NUMBERS say so.
+# Functions of the C library, and those that not every system has: code calls the latter if `system_numbers` say so.
 C_LIBRARY = ("memcpy", "memmove", "memset")
 IF_THERE = ("clock_gettime", "sched_yield", "usleep", "sched_getcpu", "sem_wait", "sem_post")
 HEAD = 16  # bytes of an object before its own, in CPython of 64 bits with the GIL: `object.__basicsize__`
@@ -86,8 +86,12 @@ def _found_numbers() -> list[int]:
     return [clock, there["sched_yield"] and there["usleep"], there["sched_getcpu"], sleeps]
 
 
-NUMBERS = (ctypes.c_int64 * 4)(*_found_numbers())
-keep(NUMBERS)
+@cache
+def system_numbers() -> Any:
+    """Returns them where code finds them; made at the first use, as WebAssembly has no ctypes to make them with."""
+    made = (ctypes.c_int64 * 4)(*_found_numbers())
+    keep(made)
+    return made
 
 
 # --- what code finds by its name ---
@@ -129,7 +133,7 @@ def addresses() -> dict[str, int]:
     found = {PREFIX + name: id(held) for name, held in OBJECTS.items()}
     for name in PYTHON:
         found[PREFIX + name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-    found |= {PREFIX + "system": ctypes.addressof(NUMBERS)}
+    found |= {PREFIX + "system": ctypes.addressof(system_numbers())}
     found |= {name: address_of(name) for name in C_LIBRARY}
     missing = [name for name, address in found.items() if not address]
     if missing:

@@ -66,7 +66,7 @@ from tensorgrad.kernels.compiled.runtime.timing import (
 _TASK, _DONE, _WORKERS, _ARGUMENTS = 8 * TASK, 8 * DONE, 8 * WORKERS, 8 * ARGUMENTS  # in bytes
 _SLEEP = np.uint32(POLL // 1000)  # microseconds
 _I64 = ir.IntType(64)
-SYSTEM, SYSTEM_NUMBERS = native.PREFIX + "system", len(native.NUMBERS)
+SYSTEM, SYSTEM_NUMBERS = native.PREFIX + "system", native.CAN_SLEEP + 1
 CLOCK, CAN_YIELD, CAN_TELL = np.int64(native.CLOCK), np.int64(native.CAN_YIELD), np.int64(native.CAN_TELL)
 
 
@@ -469,7 +469,11 @@ class Loops(NamedTuple):
     done: Any
     divide: Any  # a C function, by its address
     probe: Any  # a small kernel with which self_test.py checks the others
-    sleeps: bool = bool(native.NUMBERS[native.CAN_SLEEP])  # whether `serve` can sleep
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether `serve` can sleep."""
+        return bool(native.system_numbers()[native.CAN_SLEEP])
 
 
 KERNELS = {"wait": lambda: Loops(_serve(), _wake(), _done(), _divide(), _probe())}
