@@ -278,7 +278,7 @@ class Launches:
         of = VIEW if op.kind == "view" else f"{op.name}.{name}"
         return self._call(node, Formula(formula), [given[n] for n in arguments_of(formula)], of=of)
 
-    # --- what is no op ---
+    # --- what is not an op ---
 
     def _write(self, node: Node) -> None:
         target, value = node.args

@@ -18,7 +18,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def mapped(value: Any, change: Callable[[Tensor], Any], call: Callable = lambda cls, *a, **k: cls(*a, **k)) -> Any:
-    """A value with `change` applied to the tensors in it. `call` makes the objects that are no plain containers.
+    """A value with `change` applied to the tensors in it. `call` makes the objects that are not plain containers.
 
     >>> from tensorgrad.capture.values import mapped
     >>> mapped({"a": [torch.ones(2), 3]}, lambda t: t.shape)

@@ -61,7 +61,7 @@ _READS = frozenset(
     ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__array__")
 )
 _ASKED = ("tensorgrad.distributed.tensor.ops.",)  # whether they apply: not to plain tensors
-# Parts of this library that keep state in Python, or do what is no computation.
+# Parts of this library that keep state in Python, or do what is not computation.
 _NOT_PLANNED = (
     "tensorgrad.utils.data", "tensorgrad.serialization", "tensorgrad.distributed", "tensorgrad.optim.lr_scheduler",
     "tensorgrad.multiprocessing", "tensorgrad.hub", "tensorgrad.profiler", "tensorgrad.viz",

@@ -100,7 +100,7 @@ def _value(text: str) -> Any:
 
 
 class _Written:
-    """A default that is no literal; prints as written."""
+    """A default that is not a literal; prints as written."""
 
     def __init__(self, text: str) -> None:
         self.text = text

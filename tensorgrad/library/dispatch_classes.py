@@ -3,7 +3,7 @@
 A call with a tensor of such a class first asks its `__torch_function__`, as for every class. What that lets through
 arrives here as a function of torch or a method, and is passed on as the operator of that name with its arguments in the
 registry's form: `x[0]` as `aten.select.int(x, 0, 0)`, `x.float()` as `aten._to_copy.default(x, dtype=torch.float32)`.
-Functions that PyTorch makes of others (`MADE_OF_OTHERS`), or that are no operators, run, and the class sees these
+Functions that PyTorch makes of others (`MADE_OF_OTHERS`), or that are not operators, run, and the class sees these
 others. The `TorchDispatchMode`s that are on (dispatch_modes.py) are given the same operators before the classes are.
 
 Autograd is above: what such a class computes is recorded as the op that was called (operator_gradients.py), and what it

@@ -191,7 +191,7 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable, opset
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forgets a translation that was registered; one that was not is no error.
+    """Forgets a translation that was registered; one that was not is left alone.
 
     >>> torch.onnx.unregister_custom_op_symbolic("aten::gelu", 18)
     """

@@ -154,7 +154,7 @@ def create_selective_checkpoint_contexts(
     Args:
         policy_fn_or_list: `policy(ctx, op, *args, **kwargs)`, which returns a `CheckpointPolicy`; or a list of the
             operators whose results are kept.
-        allow_cache_entry_mutation: Whether it is no error if a kept result was changed in place.
+        allow_cache_entry_mutation: Whether a kept result may have been changed in place.
 
     Raises:
         TypeError: If it is neither.

@@ -64,7 +64,7 @@ def test_gradients_end_at_views_without_history(how, view):
 
 @alike
 def test_what_grad_returns_can_be_written(torch):
-    """It is no view of what the pass computed under no_grad."""
+    """It is not a view of what the pass computed under no_grad."""
     found = []
     for f in ("x.reshape(-1) * 2", "x[None].squeeze(0) * 2", "torch.zeros(3, 2).reshape(2, 3).mul_(x)", "x.t() * 2"):
         x = torch.ones(2, 3, requires_grad=True)

@@ -7,7 +7,7 @@ from tensorgrad.rows import kernel_tables
 
 
 def _stays(path: str) -> bool:
-    """Random numbers have no other kernel, and what runs on the host is no CUDA kernel."""
+    """Random numbers have no other kernel, and what runs on the host is not a CUDA kernel."""
     return path.startswith(("cuda.random.", "cuda.host."))
 
 

@@ -134,7 +134,7 @@ def convert_fx(
         qconfig_mapping: as was given to `prepare_fx`, with None for what is to stay in floating point after all.
 
     Raises:
-        ValueError: For a module that is no GraphModule.
+        ValueError: For a module that is not a GraphModule.
         AssertionError: For another GraphModule, or a mapping that changes a setting to something else than None.
     """
     _native("convert_fx", backend_config)
