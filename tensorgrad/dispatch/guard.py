@@ -29,8 +29,11 @@ from tensorgrad.errors import (
     MISSING,
     NUMPY_NAMES,
     as_factor,
+    as_float,
+    as_integer,
     check_flag,
     check_of_64_bits,
+    check_string,
     hide_callers,
     missing,
     of_64_bits,
@@ -64,10 +67,17 @@ _PLAIN: dict[str, tuple[Any, str]] = {
     "str": (lambda v: isinstance(v, str), "str"),
     "out": (lambda v: isinstance(v, Tensor | list | tuple), "Tensor"),
 }
-# Flags that PyTorch's functions in Python do not look at: they pass them on.
+# Flags and numbers that PyTorch's functions in Python pass on; all but a few of these functions, which compute by them.
 _PASSED_ON = frozenset((
-    "align_corners", "ceil_mode", "include_last_offset", "keepdim", "log_input", "log_target", "return_counts",
-    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "training", "zero_infinity",
+    "align_corners", "alpha", "beta", "blank", "ceil_mode", "delta", "dim", "eps", "full", "ignore_index",
+    "include_last_offset", "keepdim", "label_smoothing", "log_input", "log_target", "lower", "margin", "max_norm",
+    "max_val", "min_val", "momentum", "negative_slope", "num_groups", "p", "padding_idx", "return_counts",
+    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "threshold", "training", "upper", "value",
+    "zero_infinity",
+))  # fmt: skip
+_COMPUTES_ITSELF = frozenset((
+    "gaussian_nll_loss", "gumbel_softmax", "local_response_norm", "multi_margin_loss", "normalize",
+    "triplet_margin_with_distance_loss",
 ))  # fmt: skip
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
@@ -260,14 +270,22 @@ def text(guard, function, numpy_names: bool) -> str:
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
     in_python = is_in_python(guard)
-    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in _PASSED_ON]
+    passed_on = _passed_on(guard)
+    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
     checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
+    if _public_name(guard) == guard.__name__:  # others say their name once a call has failed: `_check_plain`
+        checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
         parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
         HANDLER is not None, ASKS,
     )  # fmt: skip
+
+
+def _passed_on(guard) -> frozenset[str]:
+    """The flags and numbers that PyTorch's function passes on, if it is written in Python."""
+    return frozenset() if guard.__name__ in _COMPUTES_ITSELF else _PASSED_ON
 
 
 def _flags(function) -> list[str]:
@@ -282,6 +300,16 @@ def _flags(function) -> list[str]:
 def _factors(function) -> list[str]:
     """The parameters that are numbers to multiply by: their names say it."""
     return [p.name for p in _parameters(function).values() if _is_factor(p)]
+
+
+def _plain_values(function) -> list[tuple[str, str, bool]]:
+    """Name, type and whether it may be None of each parameter that is an int, a float or a str."""
+    found = []
+    for p in _parameters(function).values():
+        annotation, _, none = ("" if p.annotation is p.empty else str(p.annotation)).partition(" | ")
+        if annotation in templates.PLAIN_VALUES and none in ("", "None"):
+            found.append((p.name, annotation, none == "None"))
+    return found
 
 
 def _is_factor(p: inspect.Parameter) -> bool:
@@ -333,9 +361,23 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
-    if not isinstance(error, TypeError) and not is_in_python(guard):
+    if not isinstance(error, TypeError):
         _check_plain(function, guard, values)
     return ()
+
+
+def check_call(function, guard, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Raises: TypeError if a composite, called in the place of a guard, has failed because of an argument's type."""
+    __tracebackhide__ = True
+    parameters = _parameters(function)
+    try:
+        bound = inspect.Signature(list(parameters.values())).bind(*args, **kwargs)
+    except TypeError:  # as Python has said
+        return
+    bound.apply_defaults()
+    values = tuple(bound.arguments.values())
+    if next(overriding(values), None) is None:
+        check_tensors(function, guard, tuple(bound.arguments[name] for _, name, _ in _tensors(function)), values)
 
 
 def _check_plain(function, guard, values: tuple) -> None:
@@ -344,6 +386,7 @@ def _check_plain(function, guard, values: tuple) -> None:
     parameters = _parameters(function).values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return
+    passed_on = _passed_on(guard) if is_in_python(guard) else None  # of these alone the type is known
     for position, (p, value) in enumerate(zip(parameters, values, strict=True), 1):
         name, _, none = str(p.annotation).partition(" | ")
         if p.annotation is p.empty and (p.default is True or p.default is False):
@@ -354,6 +397,8 @@ def _check_plain(function, guard, values: tuple) -> None:
             name = "sizes"
         elif p.name == "out":
             name, none = "out", "None"
+        if passed_on is not None and p.name not in passed_on:
+            continue
         if name not in _PLAIN or none not in ("", "None") or (value is None and (none or p.default is None)):
             continue
         fits, wanted = _PLAIN[name]
