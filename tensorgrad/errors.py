@@ -151,21 +151,19 @@ def invalid_combination(name: str, expected: str) -> TypeError:
 
 
 def as_integer(value, argument: str, wanted: str = "int") -> int:
-    """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError if it is not an integer."""
+    """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError that names the function and
+    the argument if it is not an integer, ValueError if 64 bits cannot hold it."""
     if value.__class__ is bool or not hasattr(value, "__index__"):  # as in PyTorch, a bool is not an integer
         raise wrong_argument(value, argument, wanted)
-    return as_int(value)  # a tensor says itself what is wrong
+    found = as_int(value)  # a tensor says itself what is wrong
+    check_of_64_bits(found, argument)
+    return found
 
 
 def as_integers(values, argument: str) -> tuple[int, ...]:
-    """Returns the integers of a list, or the one integer that was given in its place. Raises: TypeError that names the
-    function and the argument, or ValueError for an integer that 64 bits cannot hold."""
-    found = tuple([
-        as_integer(v, argument, "tuple of ints") for v in (values if isinstance(values, tuple | list) else (values,))
-    ])  # fmt: skip
-    for value in found:
-        check_of_64_bits(value, argument)
-    return found
+    """Returns the integers of a list, or the one integer that was given in its place. Raises: as `as_integer`."""
+    values = values if isinstance(values, tuple | list) else (values,)
+    return tuple([as_integer(value, argument, "tuple of ints") for value in values])
 
 
 def wrong_argument(value, argument: str, wanted: str) -> TypeError:
@@ -259,8 +257,16 @@ def as_factor(value, argument: str):
     return value.item()
 
 
+def as_number(value, argument: str):
+    """The same; integers must fit into 64 bits. Raises: TypeError as above, or OverflowError."""
+    value = as_factor(value, argument)
+    if value.__class__ is int and not of_64_bits(value):
+        raise OverflowError(f"int too big to convert: argument '{argument}' is {value}")
+    return value
+
+
 def as_float(value, argument: str):
-    """The same of a real number."""
+    """Returns a real number, or that of a tensor without dimensions. Raises: TypeError as above."""
     if isinstance(value, complex):
         raise wrong_argument(value, argument, "float")
     if isinstance(value, Number):

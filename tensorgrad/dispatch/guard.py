@@ -31,6 +31,7 @@ from tensorgrad.errors import (
     as_factor,
     as_float,
     as_integer,
+    as_number,
     check_flag,
     check_of_64_bits,
     check_string,
@@ -40,7 +41,7 @@ from tensorgrad.errors import (
     typename,
 )
 from tensorgrad.layouts import check_strided, strided
-from tensorgrad.overriding.caller_arguments import is_in_python
+from tensorgrad.overriding.caller_arguments import is_in_python, names_given
 from tensorgrad.overriding.function_classes import as_called, overriding
 from tensorgrad.overriding.function_classes import call as call_other
 from tensorgrad.overriding.function_modes import COMPOSITES
@@ -57,11 +58,11 @@ _SINGLE: dict[str, tuple[tuple, str]] = {
     "dtype": ((dtype,), "torch.dtype"),
 }
 # The same for what is not a tensor: whether a value is of that type. (A tensor of one element is a number, too; of a
-# complex number each function says what it minds.)
+# complex one each function that takes a `number` says what it minds.)
 _PLAIN: dict[str, tuple[Any, str]] = {
     "bool": (lambda v: isinstance(v, bool | np.bool_), "bool"),
     "int": (lambda v: hasattr(v, "__index__") and not isinstance(v, bool), "int"),
-    "float": (lambda v: isinstance(v, Number | Tensor), "float"),
+    "float": (lambda v: isinstance(v, Number | Tensor) and not isinstance(v, complex), "float"),
     "number": (lambda v: isinstance(v, Number | Tensor), "Number"),
     "sizes": (lambda v: not isinstance(v, int | float | str), "tuple of ints"),
     "str": (lambda v: isinstance(v, str), "str"),
@@ -273,8 +274,7 @@ def text(guard, function, numpy_names: bool) -> str:
     passed_on = _passed_on(guard)
     checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
     checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
-    if _public_name(guard) == guard.__name__:  # others say their name once a call has failed: `_check_plain`
-        checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
+    checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
@@ -332,6 +332,19 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
+def _argument(guard, name: str, position: int) -> str:
+    """How messages name an argument: with the function, and its position unless the call has named it.
+
+    Args:
+        position: Counted from 1; 0 if it can only be named.
+    """
+    is_method = vars(Tensor).get(guard.__name__) is guard
+    named = names_given([guard.__code__])
+    is_named = not position or name in named or NUMPY_NAMES.get(name) in named
+    where = "" if is_named else f" (position {max(position - is_method, 1)})"
+    return f"{_public_name(guard)}(): argument '{'input' if name == 'self' else name}'{where}"
+
+
 def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type, ...]:
     """Returns the classes of values that are not tensors and override functions, if there are any.
 
@@ -344,16 +357,15 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
     hide_callers(sys._getframe(1))
     error = sys.exc_info()[1]
     for (position, name, annotation), value in zip(_tensors(function), tensors, strict=True):
-        where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
         if annotation in _SINGLE:
             allowed, wanted = _SINGLE[annotation]
             if isinstance(error, AttributeError) and Number in allowed:  # a number, where one of two is to be a tensor
                 allowed = (Tensor,)
             if not isinstance(value, allowed):
-                raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {kind}") from None
+                raise TypeError(f"{_argument(guard, name, position)} must be {wanted}, not {kind}") from None
         elif not isinstance(value, list | tuple):
-            raise TypeError(f"{_public_name(guard)}(): {where} must be tuple of Tensors, not {kind}") from None
+            raise TypeError(f"{_argument(guard, name, position)} must be tuple of Tensors, not {kind}") from None
         else:
             for i, item in enumerate(value):
                 if not isinstance(item, Tensor):
@@ -361,8 +373,7 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
-    if not isinstance(error, TypeError):
-        _check_plain(function, guard, values)
+    _check_plain(function, guard, values)
     return ()
 
 
@@ -404,8 +415,8 @@ def _check_plain(function, guard, values: tuple) -> None:
         fits, wanted = _PLAIN[name]
         of_many = name != "out" and isinstance(value, Tensor) and value._array.ndim > 0
         if of_many or not fits(value):
-            where = f"argument '{p.name}' (position {position})"
-            raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {typename(value)}") from None
+            where = _argument(guard, p.name, 0 if p.kind is p.KEYWORD_ONLY else position)
+            raise TypeError(f"{where} must be {wanted}, not {typename(value)}") from None
         if value.__class__ is int and name == "int":
             check_of_64_bits(value, p.name)
         elif value.__class__ is int and name == "number" and not of_64_bits(value):

@@ -276,7 +276,7 @@ if {name}.__class__ is not int and {name}.__class__ is not float{and_given}:
 
 
 INTEGER = """
-if {name}.__class__ is not int{and_given}:
+if ({name}.__class__ is not int or not -1 << 63 <= {name} < 1 << 63){and_given}:
     {name} = as_integer({name}, "{name}")
 """
 
@@ -287,13 +287,19 @@ if {name}.__class__ is not float and {name}.__class__ is not int{and_given}:
 """
 
 
+NUMBER = """
+if {name}.__class__ is not float and not ({name}.__class__ is int and -1 << 63 <= {name} < 1 << 63){and_given}:
+    {name} = as_number({name}, "{name}")
+"""
+
+
 STRING = """
 if {name}.__class__ is not str{and_given}:
     check_string({name}, "{name}")
 """
 
 
-PLAIN_VALUES = {"int": INTEGER, "float": FLOAT, "str": STRING}
+PLAIN_VALUES = {"int": INTEGER, "float": FLOAT, "number": NUMBER, "str": STRING}
 
 
 def given_otherwise(op: Op) -> str:
@@ -341,7 +347,7 @@ def factor(name: str, optional: bool = False) -> str:
 
 
 def plain_value(name: str, annotation: str, optional: bool) -> str:
-    """Lines that refuse what is not an `int`, a `float` or a `str` (or None, where that is allowed)."""
+    """Lines that refuse what is not an `int`, a `float`, a `number` or a `str` (or None, where that is allowed)."""
     return fill(PLAIN_VALUES[annotation], name=name, and_given=f" and {name} is not None" if optional else "")
 
 

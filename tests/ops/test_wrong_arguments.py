@@ -86,6 +86,36 @@ def test_errors_are_of_pytorchs_type(name):
     alike(scenario)()
 
 
+# What guards say, with the name that PyTorch has for the function, and the position of what the call does not name.
+SENTENCES = {
+    "by position": lambda t, x: t.hann_window(2.5),
+    "a number": lambda t, x: t.renorm(x, "a", 0, 1.0),
+    "a complex number": lambda t, x: t.renorm(x, 2, 0, 1j),
+    "a str by position": lambda t, x: t.linalg.qr(x, 2),
+    "a str by name": lambda t, x: t.linalg.qr(x, mode=2),
+    "a flag by name": lambda t, x: t.linalg.vector_norm(x, keepdim="a"),
+    "what can only be named": lambda t, x: t.linalg.lstsq(x, x, driver=2),
+    "a dimension": lambda t, x: t.softmax(x, 1.5),
+    "a dimension by name": lambda t, x: t.softmax(x, dim="a"),
+    "of special": lambda t, x: t.special.softmax(x, "a"),
+    "an order": lambda t, x: t.special.polygamma("a", x),
+    "a tensor": lambda t, x: t.linalg.det([1.0]),
+    "a tensor by name": lambda t, x: t.linalg.det(A=[1.0]),
+    "a method": lambda t, x: x.argmax("a"),
+    "a method's flag": lambda t, x: x.argmax(0, "a"),
+    "a method, by name": lambda t, x: x.argmax(dim="a"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_errors_read_as_in_pytorch(name):
+    def scenario(torch):
+        return error(SENTENCES[name], torch, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+    scenario.__name__ = scenario.__qualname__ = "test_scenario"
+    alike(scenario)()
+
+
 MATRICES = {
     "rank 1": [[1.0, 2.0], [2.0, 4.0]],
     "zeros": [[0.0, 0.0], [0.0, 0.0]],
