@@ -50,7 +50,7 @@ def outcome(library, name, parameter, position, wrong):
 def test_the_type_of_error_is_pytorchs(name):
     tried = 0
     for i, p in enumerate(inspect.signature(getattr(tensorgrad.nn.functional, name)).parameters.values()):
-        number = str(p.annotation).partition(" | ")[0] in ("int", "float")
+        number = str(p.annotation).partition(" | ")[0] in ("int", "float", "number")
         if not number and p.name not in WINDOWS:
             continue
         for kind, wrong in WRONG.items():
