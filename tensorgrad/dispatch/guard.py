@@ -374,7 +374,7 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
-    _check_plain(function, guard, values)
+    _check_plain(function, guard, values, by_annotation=isinstance(error, TypeError))
     return ()
 
 
@@ -392,8 +392,9 @@ def check_call(function, guard, args: tuple, kwargs: dict[str, Any]) -> None:
         check_tensors(function, guard, tuple(bound.arguments[name] for _, name, _ in _tensors(function)), values)
 
 
-def _check_plain(function, guard, values: tuple) -> None:
-    """Raises: TypeError if one of the values is not of the type that its annotation says."""
+def _check_plain(function, guard, values: tuple, by_annotation: bool) -> None:
+    """Raises: TypeError if one of the values is not of the type that its annotation or, unless `by_annotation`, the
+    name of its parameter says. (A function that has raised a TypeError of its own knows better what it takes.)"""
     __tracebackhide__ = True
     parameters = _parameters(function).values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -405,6 +406,8 @@ def _check_plain(function, guard, values: tuple) -> None:
             name = "bool"
         elif _is_factor(p):
             name = "number"
+        elif by_annotation:
+            pass
         elif p.annotation is p.empty and p.name in _SIZES:
             name = "sizes"
         elif p.name == "out":
