@@ -145,11 +145,25 @@ def check_of_64_bits(value: int, argument: str) -> None:
         raise ValueError(f"Overflow when unpacking long long: argument '{argument}' is {value}")
 
 
+def invalid_combination(name: str, expected: str) -> TypeError:
+    """Returns the error for arguments that none of a function's signatures takes together."""
+    return TypeError(f"{name}() received an invalid combination of arguments: {expected}")
+
+
 def as_integer(value, argument: str, wanted: str = "int") -> int:
-    """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError if it is not an integer."""
+    """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError that names the function and
+    the argument if it is not an integer, ValueError if 64 bits cannot hold it."""
     if value.__class__ is bool or not hasattr(value, "__index__"):  # as in PyTorch, a bool is not an integer
         raise wrong_argument(value, argument, wanted)
-    return as_int(value)  # a tensor says itself what is wrong
+    found = as_int(value)  # a tensor says itself what is wrong
+    check_of_64_bits(found, argument)
+    return found
+
+
+def as_integers(values, argument: str) -> tuple[int, ...]:
+    """Returns the integers of a list, or the one integer that was given in its place. Raises: as `as_integer`."""
+    values = values if isinstance(values, tuple | list) else (values,)
+    return tuple([as_integer(value, argument, "tuple of ints") for value in values])
 
 
 def wrong_argument(value, argument: str, wanted: str) -> TypeError:
@@ -214,7 +228,7 @@ def _parameter_of(frame, value, asked: str) -> tuple[str, Any] | None:
     by_keyword = code.co_varnames[code.co_argcount : last]
     names = code.co_varnames[: last + bool(code.co_flags & CO_VARARGS)]
     for name in sorted(names, key=lambda name: name != asked):
-        if name in ("args", "fill") or (value is None and name in by_keyword):
+        if name in ("args", "fill") or (value is None and name in by_keyword and name != asked):
             continue
         held = frame.f_locals.get(name)
         if held is value:
@@ -241,6 +255,31 @@ def as_factor(value, argument: str):
     if getattr(value, "ndim", None) != 0:
         raise wrong_argument(value, argument, "Number")
     return value.item()
+
+
+def as_number(value, argument: str):
+    """The same; integers must fit into 64 bits. Raises: TypeError as above, or OverflowError."""
+    value = as_factor(value, argument)
+    if value.__class__ is int and not of_64_bits(value):
+        raise OverflowError(f"int too big to convert: argument '{argument}' is {value}")
+    return value
+
+
+def as_float(value, argument: str):
+    """Returns a real number, or that of a tensor without dimensions. Raises: TypeError as above."""
+    if isinstance(value, complex):
+        raise wrong_argument(value, argument, "float")
+    if isinstance(value, Number):
+        return value
+    if getattr(value, "ndim", None) != 0:
+        raise wrong_argument(value, argument, "float")
+    return value.item()
+
+
+def check_string(value, argument: str) -> None:
+    """Raises: TypeError that names the function and the argument, unless the value is a str."""
+    if not isinstance(value, str):
+        raise wrong_argument(value, argument, "str")
 
 
 def check_numbers(function: str, *, first: int = 1, wanted: str = "float", **arguments) -> None:

@@ -44,7 +44,7 @@ VOCABULARY = {name: f"_{name}" for name in BUILTINS} | {
     "Sequence": "Sequence",
     "Size": "_Size", "Tensor": "Tensor", "list": "builtins.list", "tuple": "builtins.tuple",
     "devices.device": "_device", "dtype": "_dtype",
-    "dtypes.dtype": "_dtype",
+    "dtypes.dtype": "_dtype", "number": "_float",
 }  # fmt: skip
 IMPORTS = {
     "_device": ("tensorgrad.devices", "device as _device"),

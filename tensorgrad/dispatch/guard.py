@@ -3,8 +3,9 @@ of `dim` and `keepdim`; Python's `float` as a dtype; a `layout` that is checked.
 
 A composite of `ops/` is an ordinary Python function: given a list, it would complain that the list lacks an attribute.
 So `torch.name` is a guard: a function with the same parameters (templates.py) that passes its arguments on and checks
-them only when an exception comes back. That costs about 25 ns a call. The library itself calls the composite, and so
-do methods that have no `dim`.
+tensors only when an exception comes back. That costs about 25 ns a call. Parameters that are a bool, an int, a float, a
+number or a str by their annotations are checked before, since a wrong one might go unnoticed (a few ns each). The
+library itself calls the composite, and so do methods that have no `dim`.
 """
 
 # ruff: noqa: F401 (the generated functions use what is imported here)
@@ -29,15 +30,19 @@ from tensorgrad.errors import (
     MISSING,
     NUMPY_NAMES,
     as_factor,
+    as_float,
+    as_integer,
+    as_number,
     check_flag,
     check_of_64_bits,
+    check_string,
     hide_callers,
     missing,
     of_64_bits,
     typename,
 )
 from tensorgrad.layouts import check_strided, strided
-from tensorgrad.overriding.caller_arguments import is_in_python
+from tensorgrad.overriding.caller_arguments import is_in_python, names_given
 from tensorgrad.overriding.function_classes import as_called, overriding
 from tensorgrad.overriding.function_classes import call as call_other
 from tensorgrad.overriding.function_modes import COMPOSITES
@@ -54,20 +59,27 @@ _SINGLE: dict[str, tuple[tuple, str]] = {
     "dtype": ((dtype,), "torch.dtype"),
 }
 # The same for what is not a tensor: whether a value is of that type. (A tensor of one element is a number, too; of a
-# complex number each function says what it minds.)
+# complex one each function that takes a `number` says what it minds.)
 _PLAIN: dict[str, tuple[Any, str]] = {
     "bool": (lambda v: isinstance(v, bool | np.bool_), "bool"),
     "int": (lambda v: hasattr(v, "__index__") and not isinstance(v, bool), "int"),
-    "float": (lambda v: isinstance(v, Number | Tensor), "float"),
+    "float": (lambda v: isinstance(v, Number | Tensor) and not isinstance(v, complex), "float"),
     "number": (lambda v: isinstance(v, Number | Tensor), "Number"),
     "sizes": (lambda v: not isinstance(v, int | float | str), "tuple of ints"),
     "str": (lambda v: isinstance(v, str), "str"),
     "out": (lambda v: isinstance(v, Tensor | list | tuple), "Tensor"),
 }
-# Flags that PyTorch's functions in Python do not look at: they pass them on.
+# Flags and numbers that PyTorch's functions in Python pass on; all but a few of these functions, which compute by them.
 _PASSED_ON = frozenset((
-    "align_corners", "ceil_mode", "include_last_offset", "keepdim", "log_input", "log_target", "return_counts",
-    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "training", "zero_infinity",
+    "align_corners", "alpha", "beta", "blank", "ceil_mode", "delta", "dim", "eps", "full", "ignore_index",
+    "include_last_offset", "keepdim", "label_smoothing", "log_input", "log_target", "lower", "margin", "max_norm",
+    "max_val", "min_val", "momentum", "negative_slope", "num_groups", "p", "padding_idx", "return_counts",
+    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "threshold", "training", "upper", "value",
+    "zero_infinity",
+))  # fmt: skip
+_COMPUTES_ITSELF = frozenset((
+    "gaussian_nll_loss", "gumbel_softmax", "local_response_norm", "multi_margin_loss", "normalize",
+    "triplet_margin_with_distance_loss",
 ))  # fmt: skip
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
@@ -260,14 +272,21 @@ def text(guard, function, numpy_names: bool) -> str:
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
     in_python = is_in_python(guard)
-    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in _PASSED_ON]
+    passed_on = _passed_on(guard)
+    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
     checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
+    checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
         parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
         HANDLER is not None, ASKS,
     )  # fmt: skip
+
+
+def _passed_on(guard) -> frozenset[str]:
+    """The flags and numbers that PyTorch's function passes on, if it is written in Python."""
+    return frozenset() if guard.__name__ in _COMPUTES_ITSELF else _PASSED_ON
 
 
 def _flags(function) -> list[str]:
@@ -282,6 +301,16 @@ def _flags(function) -> list[str]:
 def _factors(function) -> list[str]:
     """The parameters that are numbers to multiply by: their names say it."""
     return [p.name for p in _parameters(function).values() if _is_factor(p)]
+
+
+def _plain_values(function) -> list[tuple[str, str, bool]]:
+    """Name, type and whether it may be None of each parameter that is an int, a float or a str."""
+    found = []
+    for p in _parameters(function).values():
+        annotation, _, none = ("" if p.annotation is p.empty else str(p.annotation)).partition(" | ")
+        if annotation in templates.PLAIN_VALUES and none in ("", "None"):
+            found.append((p.name, annotation, none == "None"))
+    return found
 
 
 def _is_factor(p: inspect.Parameter) -> bool:
@@ -304,6 +333,19 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
+def _argument(guard, name: str, position: int) -> str:
+    """How messages name an argument: with the function, and its position unless the call has named it.
+
+    Args:
+        position: Counted from 1; 0 if it can only be named.
+    """
+    is_method = vars(Tensor).get(guard.__name__) is guard
+    named = names_given([guard.__code__])
+    is_named = not position or name in named or NUMPY_NAMES.get(name) in named
+    where = "" if is_named else f" (position {max(position - is_method, 1)})"
+    return f"{_public_name(guard)}(): argument '{'input' if name == 'self' else name}'{where}"
+
+
 def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type, ...]:
     """Returns the classes of values that are not tensors and override functions, if there are any.
 
@@ -316,16 +358,15 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
     hide_callers(sys._getframe(1))
     error = sys.exc_info()[1]
     for (position, name, annotation), value in zip(_tensors(function), tensors, strict=True):
-        where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
         if annotation in _SINGLE:
             allowed, wanted = _SINGLE[annotation]
             if isinstance(error, AttributeError) and Number in allowed:  # a number, where one of two is to be a tensor
                 allowed = (Tensor,)
             if not isinstance(value, allowed):
-                raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {kind}") from None
+                raise TypeError(f"{_argument(guard, name, position)} must be {wanted}, not {kind}") from None
         elif not isinstance(value, list | tuple):
-            raise TypeError(f"{_public_name(guard)}(): {where} must be tuple of Tensors, not {kind}") from None
+            raise TypeError(f"{_argument(guard, name, position)} must be tuple of Tensors, not {kind}") from None
         else:
             for i, item in enumerate(value):
                 if not isinstance(item, Tensor):
@@ -333,34 +374,53 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
-    if not isinstance(error, TypeError) and not is_in_python(guard):
-        _check_plain(function, guard, values)
+    _check_plain(function, guard, values, by_annotation=isinstance(error, TypeError))
     return ()
 
 
-def _check_plain(function, guard, values: tuple) -> None:
-    """Raises: TypeError if one of the values is not of the type that its annotation says."""
+def check_call(function, guard, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Raises: TypeError if a composite, called in the place of a guard, has failed because of an argument's type."""
+    __tracebackhide__ = True
+    parameters = _parameters(function)
+    try:
+        bound = inspect.Signature(list(parameters.values())).bind(*args, **kwargs)
+    except TypeError:  # as Python has said
+        return
+    bound.apply_defaults()
+    values = tuple(bound.arguments.values())
+    if next(overriding(values), None) is None:
+        check_tensors(function, guard, tuple(bound.arguments[name] for _, name, _ in _tensors(function)), values)
+
+
+def _check_plain(function, guard, values: tuple, by_annotation: bool) -> None:
+    """Raises: TypeError if one of the values is not of the type that its annotation or, unless `by_annotation`, the
+    name of its parameter says. (A function that has raised a TypeError of its own knows better what it takes.)"""
     __tracebackhide__ = True
     parameters = _parameters(function).values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return
+    passed_on = _passed_on(guard) if is_in_python(guard) else None  # of these alone the type is known
     for position, (p, value) in enumerate(zip(parameters, values, strict=True), 1):
         name, _, none = str(p.annotation).partition(" | ")
         if p.annotation is p.empty and (p.default is True or p.default is False):
             name = "bool"
         elif _is_factor(p):
             name = "number"
+        elif by_annotation:
+            pass
         elif p.annotation is p.empty and p.name in _SIZES:
             name = "sizes"
         elif p.name == "out":
             name, none = "out", "None"
+        if passed_on is not None and p.name not in passed_on:
+            continue
         if name not in _PLAIN or none not in ("", "None") or (value is None and (none or p.default is None)):
             continue
         fits, wanted = _PLAIN[name]
         of_many = name != "out" and isinstance(value, Tensor) and value._array.ndim > 0
         if of_many or not fits(value):
-            where = f"argument '{p.name}' (position {position})"
-            raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {typename(value)}") from None
+            where = _argument(guard, p.name, 0 if p.kind is p.KEYWORD_ONLY else position)
+            raise TypeError(f"{where} must be {wanted}, not {typename(value)}") from None
         if value.__class__ is int and name == "int":
             check_of_64_bits(value, p.name)
         elif value.__class__ is int and name == "number" and not of_64_bits(value):

@@ -15,7 +15,7 @@ from numpy import ndarray
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, edge_of, is_recorded, rebase
-from tensorgrad.dispatch import signatures
+from tensorgrad.dispatch import guard, signatures
 from tensorgrad.dispatch.out import POINTWISE_TOO, WRITES_AT_INDICES, check_no_overlap, check_sources
 from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
@@ -168,7 +168,13 @@ def make_composite(name: str, function, row=None):
         if name in WRITES_AT_INDICES or name in POINTWISE_TOO:
             check_sources(self, given, refuses=name in WRITES_AT_INDICES)
         before = self.clone() if tracked else self
-        result = _kept(name, self, given, function(before, *args, **kwargs))
+        try:
+            result = function(before, *args, **kwargs)
+        except Exception:
+            __tracebackhide__ = True
+            guard.check_call(function, method, (before, *args), kwargs)
+            raise
+        result = _kept(name, self, given, result)
         check_result(self, result)
         if result._edge is not None and not SLOW and _is_of_one_op(before, result, self):
             node = result._edge[0]

@@ -194,3 +194,10 @@ def unsupported(name: str, array):
     found = scalar_type(dtypes.from_numpy_dtype(array.dtype))
     device = getattr(STORAGES.get(array.__class__), "device_type", "cpu")
     raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{found}'") from None
+
+
+def check_real_floats(x, kernel: str) -> None:
+    """Raises: NotImplementedError, in PyTorch's words, for an array whose dtype is not a real floating-point one."""
+    __tracebackhide__ = True
+    if x.dtype.kind != "f" and dtypes.FROM_NUMPY.get(x.dtype) is not dtypes.bfloat16:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(x)}'")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 registers itself
 from tensorgrad.dispatch.shapes import meta_kernel
@@ -40,6 +40,9 @@ class TensorFunction(Function, Protocol):
 
 
 RULES.update({"shape rule": meta_kernel, "twin": twin_kernel})
+
+# In annotations of composites, as in rows: PyTorch's Scalar. (A complex one is a matter of the function.)
+number: TypeAlias = float
 
 # Where users find a function: `torch.<name>`, `tensor.<name>`, `torch.nn.functional.<name>`.
 Place = Literal["function", "method", "functional"]

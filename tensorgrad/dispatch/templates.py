@@ -270,9 +270,36 @@ if {name} is not False and {name} is not True:
 
 
 FACTOR = """
-if {name}.__class__ is not int and {name}.__class__ is not float:
+if {name}.__class__ is not int and {name}.__class__ is not float{and_given}:
     {name} = as_factor({name}, "{name}")
 """
+
+
+INTEGER = """
+if ({name}.__class__ is not int or not -1 << 63 <= {name} < 1 << 63){and_given}:
+    {name} = as_integer({name}, "{name}")
+"""
+
+
+FLOAT = """
+if {name}.__class__ is not float and {name}.__class__ is not int{and_given}:
+    {name} = as_float({name}, "{name}")
+"""
+
+
+NUMBER = """
+if {name}.__class__ is not float and not ({name}.__class__ is int and -1 << 63 <= {name} < 1 << 63){and_given}:
+    {name} = as_number({name}, "{name}")
+"""
+
+
+STRING = """
+if {name}.__class__ is not str{and_given}:
+    check_string({name}, "{name}")
+"""
+
+
+PLAIN_VALUES = {"int": INTEGER, "float": FLOAT, "number": NUMBER, "str": STRING}
 
 
 def given_otherwise(op: Op) -> str:
@@ -289,7 +316,8 @@ def given_otherwise(op: Op) -> str:
 def checks(op: Op) -> str:
     """Lines that refuse flags that are not bools and factors that are not numbers, once classes could override."""
     parts = [flag(p.name) for p in op.params if p.annotation == "bool" and p.default != "None"]
-    parts += [factor(p.name) for p in op.params if p.annotation == "number" and p.default not in ("", "None")]
+    parts += [factor(p.name, p.default == "None") for p in op.params if p.annotation == "number" and p.default]
+    parts += [plain_value(p.name, "int", False) for p in op.params if p.annotation == "int" and p.keyword]
     return "\n".join(parts)
 
 
@@ -313,9 +341,14 @@ def flag(name: str) -> str:
     return fill(FLAG, name=name)
 
 
-def factor(name: str) -> str:
-    """Lines that refuse what is not a number."""
-    return fill(FACTOR, name=name)
+def factor(name: str, optional: bool = False) -> str:
+    """Lines that refuse what is not a number (or None, where that is allowed)."""
+    return fill(FACTOR, name=name, and_given=f" and {name} is not None" if optional else "")
+
+
+def plain_value(name: str, annotation: str, optional: bool) -> str:
+    """Lines that refuse what is not an `int`, a `float`, a `number` or a `str` (or None, where that is allowed)."""
+    return fill(PLAIN_VALUES[annotation], name=name, and_given=f" and {name} is not None" if optional else "")
 
 
 def _scalars_first(params: tuple[Param, ...]) -> bool:

@@ -13,7 +13,7 @@ from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number, typename, warn
+from tensorgrad.errors import check_is_number, check_number, of_64_bits, typename, warn
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.rows.switches import SLOW
@@ -288,6 +288,10 @@ def _fill_value(value: Tensor) -> Tensor:
 
 
 def _checked_number(input: Tensor, value):
+    if value.__class__ is int and not of_64_bits(value):
+        raise OverflowError("int too big to convert")
+    if value.__class__ not in dtypes.NUMBERS:
+        check_is_number(value, "value")
     if value.__class__ is complex and input._array.dtype.kind != "c":
         if input.dtype is dtypes.bool:
             return bool(value)

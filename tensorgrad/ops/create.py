@@ -1041,7 +1041,7 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
 
 @composite("function")
 def logspace(
-    start, end, steps, base=10.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False,
+    start, end, steps, base: float = 10.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False,
     pin_memory=False
 ) -> Tensor:  # fmt: skip
     """Returns `base` raised to the powers `linspace(start, end, steps)`.

@@ -6,7 +6,7 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import composite, op, reduction
+from tensorgrad.dispatch.kinds import composite, number, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -470,7 +470,7 @@ def _equal_edges(input: Tensor, counts: list[int], range) -> list[Tensor]:
 
 
 @composite(in_place=True)
-def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Tensor:
+def renorm(input: Tensor, p: number, dim: int, maxnorm: number, *, out=None) -> Tensor:
     """Scales down each slice along `dim` whose p-norm is larger than `maxnorm` to that norm.
 
     Raises:

@@ -11,7 +11,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import as_integer, check_number, no_dimensions, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import arange, finish, tensor
@@ -192,6 +192,7 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     dim = wrap_dim(dim, input._array.ndim)
     n = input._array.shape[dim]
     if not isinstance(repeats, Tensor):
+        repeats = as_integer(repeats, "repeats")
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
         output_size = n * repeats if output_size is None else output_size

@@ -12,7 +12,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flag, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import as_factor, check_flag, invalid_combination, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import reduce as kernels
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import ONE_OF_DIM
@@ -123,6 +123,8 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=
     >>> torch.tensor([[1, 2], [3, 4]]).prod(1)
     tensor([ 2, 12])
     """
+    if keepdim and dim is None:
+        raise invalid_combination("prod", "expected (input) or (input, dim, keepdim=False)")
     return _prod(input, dim if dim is None else (dim,), keepdim, dtype=dtype, out=out)
 
 
@@ -276,8 +278,10 @@ def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 
 
 def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result_type):
-    if isinstance(dim, Tensor):
+    if isinstance(dim, Tensor) and other is None:
         other, dim = dim, None
+    if (keepdim and dim is None) or (other is not None and dim is not None):
+        raise invalid_combination(name, "expected (input), (input, dim, keepdim=False) or (input, other)")
     if other is not None:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
@@ -427,14 +431,18 @@ _std_mean = reduction(
 )  # fmt: skip
 
 
-def _arguments(dim, unbiased, correction):
-    """Returns `dim` and `correction` from PyTorch's two signatures; `var(False)` means biased."""
+def _arguments(name: str, dim, unbiased, keepdim, correction):
+    """Returns `dim` and `correction` from PyTorch's three signatures; `var(False)` means biased."""
     if dim.__class__ is bool:
+        if unbiased is not None or correction is not None or keepdim:
+            raise invalid_combination(name, "(input, unbiased) take no more")
         dim, unbiased = None, dim
     if unbiased is not None:
         check_flag(unbiased, "unbiased")
+        if correction is not None:
+            raise invalid_combination(name, "either unbiased or correction")
         correction = int(unbiased)
-    return dim, 1 if correction is None else correction
+    return dim, 1 if correction is None else as_factor(correction, "correction")
 
 
 @composite()
@@ -455,7 +463,7 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     >>> torch.tensor([1.0, 2.0, 3.0]).var(), torch.tensor([1.0, 2.0, 3.0]).var(correction=0)
     (tensor(1.), tensor(0.6667))
     """
-    dim, correction = _arguments(dim, unbiased, correction)
+    dim, correction = _arguments("var", dim, unbiased, keepdim, correction)
     return _var(input, () if dim is None else dim, correction, keepdim, out=out)
 
 
@@ -472,7 +480,7 @@ def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.2910)
     """
-    dim, correction = _arguments(dim, unbiased, correction)
+    dim, correction = _arguments("std", dim, unbiased, keepdim, correction)
     return _std(input, () if dim is None else dim, correction, keepdim, out=out)
 
 
@@ -485,7 +493,7 @@ def var_mean(
     >>> torch.var_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
-    dim, correction = _arguments(dim, unbiased, correction)
+    dim, correction = _arguments("var_mean", dim, unbiased, keepdim, correction)
     return _var_mean(input, () if dim is None else dim, correction, keepdim)  # type: ignore[return-value]
 
 
@@ -498,7 +506,7 @@ def std_mean(
     >>> torch.std_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
-    dim, correction = _arguments(dim, unbiased, correction)
+    dim, correction = _arguments("std_mean", dim, unbiased, keepdim, correction)
     return _std_mean(input, () if dim is None else dim, correction, keepdim)  # type: ignore[return-value]
 
 

@@ -157,7 +157,9 @@ _in_place("cumprod_", cumprod)
 
 
 @composite()
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *, out=None) -> Tensor:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out=None
+) -> Tensor:
     """Computes the `n`-th differences between neighbors along `dim`, after joining `prepend` and `append` to the ends.
 
     >>> torch.tensor([1, 3, 6]).diff()

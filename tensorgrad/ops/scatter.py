@@ -14,7 +14,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import check_sources, is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
-from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim
+from tensorgrad.errors import check_is_number, check_number, no_dimensions, warn, wrap_dim
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
@@ -550,6 +550,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
                 f"{value._array.ndim} dimension(s)."
             )
     else:
+        check_is_number(value, "value")
         if value.__class__ is complex and input._array.dtype.kind != "c":
             raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
         value = tensor(value, device=input.device)

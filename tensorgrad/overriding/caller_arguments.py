@@ -79,6 +79,16 @@ def arguments(func: Callable, codes: Collection[CodeType], args: tuple, kwargs: 
     return args[:count], named
 
 
+def names_given(codes: Collection[CodeType]) -> tuple[str, ...]:
+    """Returns the names of the arguments that the call of a function which is running has named, as far as is known.
+
+    Args:
+        codes: The function's code, and that of others through which it may have been called.
+    """
+    counted = _counted_by_caller(codes)
+    return () if counted is None else counted[1]
+
+
 def is_in_python(func: Callable) -> bool:
     """Returns whether PyTorch's own function of this name is written in Python."""
     in_room = func.__module__ in ("tensorgrad.fft", "tensorgrad.linalg", "tensorgrad.special")

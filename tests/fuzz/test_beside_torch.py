@@ -85,7 +85,7 @@ def test_wrong_indices_are_found(name, text, monkeypatch):
 
 
 def test_differences_that_are_meant_have_a_reason():
-    for known in (*programs.KNOWN, *expressions.KNOWN, *expressions.OPEN):
+    for known in (*programs.KNOWN, *expressions.KNOWN):
         assert len(known.reason) > 20
     known = (Known("add_", "^error", "a reason"),)
     assert meant("t1.add_(2)", "error: nothing", known) == "a reason" and meant("t1.add_(2)", "values", known) == ""

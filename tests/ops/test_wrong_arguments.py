@@ -59,6 +59,20 @@ CALLS = {
     "backward list": lambda t: t.ones(2, requires_grad=True).sum().backward([1.0]),
     "autograd.backward": lambda t: t.autograd.backward(t.ones(2, requires_grad=True).sum(), "a"),
     "autograd.grad": lambda t: t.autograd.grad(t.ones(2, requires_grad=True).sum(), "a"),
+    "max keepdim": lambda t: t.ones(2, 2).max(keepdim=True),
+    "max of two, keepdim": lambda t: t.max(t.ones(2), t.ones(2), keepdim=True),
+    "max dim and other": lambda t: t.max(t.ones(2), 0, other=t.ones(2)),
+    "min of three": lambda t: t.min(t.ones(2), t.ones(2), other=t.ones(2)),
+    "var unbiased and correction": lambda t: t.var(t.ones(2, 2), 1, unbiased=True, correction=1),
+    "std_mean unbiased and correction": lambda t: t.std_mean(t.ones(2), unbiased=False, correction=1),
+    "var_mean unbiased, keepdim": lambda t: t.var_mean(t.ones(2), True, keepdim=True),
+    "std correction": lambda t: t.std(t.ones(2), correction="a"),
+    "masked_fill None": lambda t: t.ones(2).masked_fill(t.tensor([True, False]), None),
+    "masked_fill list": lambda t: t.ones(2).masked_fill(t.tensor([True, False]), [1.5]),
+    "masked_fill_ large": lambda t: t.ones(2).masked_fill_(t.tensor([True, False]), 2**70),
+    "masked_scatter_ str": lambda t: t.ones(2).masked_scatter_("a", t.ones(2)),
+    "masked_scatter_ source": lambda t: t.ones(2).masked_scatter_(t.tensor([True, False]), [1.0]),
+    "heaviside_ float": lambda t: t.ones(2).heaviside_(1.5),
     "backward inputs": lambda t: t.ones(2, requires_grad=True).sum().backward(inputs="a"),
 }
 
@@ -67,6 +81,36 @@ CALLS = {
 def test_errors_are_of_pytorchs_type(name):
     def scenario(torch):
         return error(CALLS[name], torch).split(":")[0]
+
+    scenario.__name__ = scenario.__qualname__ = "test_scenario"
+    alike(scenario)()
+
+
+# What guards say, with the name that PyTorch has for the function, and the position of what the call does not name.
+SENTENCES = {
+    "by position": lambda t, x: t.hann_window(2.5),
+    "a number": lambda t, x: t.renorm(x, "a", 0, 1.0),
+    "a complex number": lambda t, x: t.renorm(x, 2, 0, 1j),
+    "a str by position": lambda t, x: t.linalg.qr(x, 2),
+    "a str by name": lambda t, x: t.linalg.qr(x, mode=2),
+    "a flag by name": lambda t, x: t.linalg.vector_norm(x, keepdim="a"),
+    "what can only be named": lambda t, x: t.linalg.lstsq(x, x, driver=2),
+    "a dimension": lambda t, x: t.softmax(x, 1.5),
+    "a dimension by name": lambda t, x: t.softmax(x, dim="a"),
+    "of special": lambda t, x: t.special.softmax(x, "a"),
+    "an order": lambda t, x: t.special.polygamma("a", x),
+    "a tensor": lambda t, x: t.linalg.det([1.0]),
+    "a tensor by name": lambda t, x: t.linalg.det(A=[1.0]),
+    "a method": lambda t, x: x.argmax("a"),
+    "a method's flag": lambda t, x: x.argmax(0, "a"),
+    "a method, by name": lambda t, x: x.argmax(dim="a"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_errors_read_as_in_pytorch(name):
+    def scenario(torch):
+        return error(SENTENCES[name], torch, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
 
     scenario.__name__ = scenario.__qualname__ = "test_scenario"
     alike(scenario)()

@@ -215,9 +215,8 @@ def adaptive_avg_pool(xp, x, output_size):
     total = widen(xp, x)
     with np.errstate(all="ignore"):
         for axis in range(-dims, 0):
-            spans = _spans(size[axis], output_size[axis])
-            part = xp.empty((*total.shape[:axis], len(spans), *total.shape[axis:][1:]), total.dtype)
-            for i, (start, stop) in enumerate(spans):
+            part = xp.empty((*total.shape[:axis], output_size[axis], *total.shape[axis:][1:]), total.dtype)
+            for i, (start, stop) in enumerate(_spans(size[axis], output_size[axis])):
                 xp.divide(_along(total, axis, start, stop).sum(axis), stop - start, out=part[_index(axis, i)])
             total = part
     return total.astype(x.dtype, copy=False)

@@ -281,7 +281,9 @@ def _check_driver(A: Tensor, driver) -> None:
         )
 
 
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None) -> return_types.linalg_svd:
+def linalg_svd(
+    A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out=None
+) -> return_types.linalg_svd:
     """Computes the singular value decomposition A = U diag(S) Vh.
 
     Args:
@@ -331,7 +333,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None) 
     return named(return_type("svd"), results, out, svd)
 
 
-def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
+def svdvals(A: Tensor, *, driver: str | None = None, out=None) -> Tensor:
     """Computes the singular values (*, min(m, n)) of matrices (*, m, n), in descending order.
 
     Raises:
@@ -663,7 +665,7 @@ def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
     return vector
 
 
-def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None) -> return_types.linalg_lstsq:
+def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver: str | None = None, out=None) -> return_types.linalg_lstsq:
     """Solves least-squares problems: X minimizes ‖A X - B‖, for `input` A (*, m, n) and `b` B (*, m, k) or (*, m).
 
     Also returns residuals, ranks and singular values, where the driver computes them: "gelsy", the default, computes

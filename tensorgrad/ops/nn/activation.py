@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kernel_errors import unsupported
-from tensorgrad.dispatch.kinds import Place, composite, export, pointwise
+from tensorgrad.dispatch.kinds import Place, composite, export, number, pointwise
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.compare import where
@@ -144,7 +144,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("function", "functional")
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def threshold(input: Tensor, threshold: number, value: number, inplace: bool = False) -> Tensor:
     """Returns `input` where it exceeds `threshold`, else `value`.
 
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1, -1)
@@ -154,7 +154,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 @composite("functional")
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: number = 0.01, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `negative_slope · input`.
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1.0, 2.0]), 0.1)
@@ -164,7 +164,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 @composite("functional")
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+def hardtanh(input: Tensor, min_val: number = -1.0, max_val: number = 1.0, inplace: bool = False) -> Tensor:
     """Clamps `input` to [min_val, max_val].
 
     Raises:
@@ -211,7 +211,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("function", "functional", "method")
-def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
+def hardshrink(input: Tensor, lambd: number = 0.5, *, out=None) -> Tensor:
     """Returns `input`, but 0 where it is within [-lambd, lambd].
 
     >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
@@ -221,7 +221,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 
 @composite("functional")
-def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
+def softshrink(input: Tensor, lambd: number = 0.5, *, out=None) -> Tensor:
     """Moves `input` towards 0 by `lambd`; values within [-lambd, lambd] become 0.
 
     Raises:
@@ -321,7 +321,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("functional")
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
+def softplus(input: Tensor, beta: number = 1.0, threshold: number = 20.0, *, out=None) -> Tensor:
     """Computes `log(1 + exp(beta · input)) / beta`; returns `input` where `beta · input > threshold`.
 
     Args:
@@ -345,7 +345,7 @@ def logsigmoid(input: Tensor, *, out=None) -> Tensor:
 
 
 @composite("functional")
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def elu(input: Tensor, alpha: number = 1.0, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
 
     Args:
@@ -369,7 +369,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("function", "functional")
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def celu(input: Tensor, alpha: number = 1.0, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
 
     Raises:

@@ -10,6 +10,7 @@ import math
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32, c_type, scalar_type
+from tensorgrad.errors import as_integers
 from tensorgrad.kernels.array import fold as fold_kernels
 from tensorgrad.ops.nn.conv_shape import conv_shape, conv_transpose_shape
 from tensorgrad.ops.pointwise import conj
@@ -201,11 +202,7 @@ def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
                 break
         else:
             return value
-    if not isinstance(value, tuple | list):
-        if isinstance(value, float) or not hasattr(value, "__index__"):
-            raise TypeError(f"convolution: argument '{name}' must be int or tuple of ints, not {type(value).__name__}")
-        return (value.__index__(),) * dims
-    values = tuple(v if v.__class__ is int else v.__index__() for v in value)
+    values = as_integers(value, name)
     if len(values) == dims:
         return values
     if len(values) == 1:
@@ -445,7 +442,7 @@ def _pairs(**parameters):
     """Returns each parameter as two ints. Raises: RuntimeError for another number of values, or values too small."""
     found = []
     for name, value in parameters.items():
-        values = (value,) * 2 if isinstance(value, int) else tuple(value)
+        values = as_integers(value, name)
         values = values * 2 if len(values) == 1 else values
         if len(values) != 2:
             raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")
@@ -509,7 +506,7 @@ def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=
     kernel, dilation, padding, stride = _pairs(
         kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride
     )
-    size = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    size = as_integers(output_size, "output_size")
     size = size * 2 if len(size) == 1 else size
     if input.dim() not in (2, 3) or 0 in input._array.shape[-2:]:
         raise RuntimeError(

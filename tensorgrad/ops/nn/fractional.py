@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kinds import export, op
+from tensorgrad.errors import as_integers
 from tensorgrad.ops.nn.pool import IN_PLANE
 from tensorgrad.ops.random.sample import rand
 from tensorgrad.tensor import Tensor
@@ -32,11 +33,12 @@ ROWS = {
 
 
 def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
+    values = as_integers(value, parameter)
     if not isinstance(value, tuple | list):
-        return (value.__index__(),) * dims
-    if len(value) != dims:
+        return values * dims
+    if len(values) != dims:
         raise RuntimeError(f"{name}: {parameter} must either be a single Int or tuple of Ints")
-    return tuple(v.__index__() for v in value)
+    return values
 
 
 def _size(name: str, input: Tensor, size, ratio, dims: int) -> tuple[int, ...]:
@@ -86,7 +88,12 @@ def _fractional_max_pools(dims: int) -> None:
     name = f"fractional_max_pool{dims}d"
 
     def with_indices(
-        input: Tensor, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+        input: Tensor,
+        kernel_size,
+        output_size=None,
+        output_ratio=None,
+        return_indices=False,
+        _random_samples: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         size = _size(name, input, output_size, output_ratio, dims)
         samples = _random_samples
@@ -101,7 +108,12 @@ def _fractional_max_pools(dims: int) -> None:
         return values.squeeze(0), indices.squeeze(0)
 
     def fractional_max_pool(
-        input: Tensor, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+        input: Tensor,
+        kernel_size,
+        output_size=None,
+        output_ratio=None,
+        return_indices=False,
+        _random_samples: Tensor | None = None,
     ) -> Tensor:
         results: Any = with_indices(input, kernel_size, output_size, output_ratio, _random_samples=_random_samples)
         return results if return_indices else results[0]

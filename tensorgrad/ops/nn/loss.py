@@ -6,7 +6,7 @@ The common ones are one op each, reduction included, with a backward kernel. The
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kernel_errors import check_broadcastable
+from tensorgrad.dispatch.kernel_errors import check_broadcastable, check_real_floats
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32, I64, scalar_type
 from tensorgrad.errors import warn
@@ -233,6 +233,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
             "deprecated. Please ensure they have the same size."
         )
+    check_real_floats(input._array, "binary_cross_entropy")
     return _bce(input, target, weight, reduction)
 
 
@@ -285,6 +286,8 @@ def binary_cross_entropy_with_logits(
     x, y = input._array, target._array
     if x.shape != y.shape:
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if x.dtype.kind in "iub" and y.dtype.kind in "iub":
+        check_real_floats(x, "log_sigmoid_cpu")
     if y.dtype.kind in "iub":
         raise RuntimeError(
             f"result type {scalar_type(x)} can't be cast to the desired output type {scalar_type(y)} "
@@ -366,6 +369,8 @@ def _check_classes(x, target, weight) -> None:
 
 
 def _prepare_classes(x, target, weight, *rest):
+    if x.dtype is not F32:
+        check_real_floats(x, "nll_loss_out_frame")
     if not (x.ndim == 2 and target.dtype is I64 and target.shape == x.shape[:1] and weight is None):
         _check_classes(x, target, weight)
         if target.dtype != I64:

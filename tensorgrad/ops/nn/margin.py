@@ -6,6 +6,7 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
@@ -192,7 +193,7 @@ def hinge_embedding_loss(
     """
     reduction = checked_loss(reduction, size_average, reduce)
     zeros = input.new_zeros(())
-    apart = (margin - input).clamp(min=0)
+    apart = (input.new_full((), margin) - input).clamp(min=0)  # an integer for integers
     return reduced_loss(apart.where(target != 1, zeros) + input.where(target != -1, zeros), reduction)
 
 
@@ -259,6 +260,7 @@ def multi_margin_loss(
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     if target.dtype is not dtypes.int64:
         raise RuntimeError(f"expected scalar type Long but found {scalar_type(target)}")
+    check_real_floats(input._array, "multi_margin_loss_cpu_kernel")
     column = target.reshape(count, 1)
     if _any((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")
@@ -285,6 +287,7 @@ def multilabel_margin_loss(
     reduction = checked_loss(reduction, size_average, reduce)
     if target._array.shape != input._array.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    check_real_floats(input._array, "multilabel_margin_loss_forward_out_frame")
     classes = input._array.shape[-1] if input.ndim else 1
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
     if _any((labels < -1) | (labels >= classes)):

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import as_integers
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.rearrange import pad
@@ -21,11 +23,6 @@ from tensorgrad.transforms.batch import BatchedArray, Shared
 from tensorgrad.transforms.transform import beside_ops
 
 # --- shared parts --------------------------------------------------------------------------------------------------
-
-
-def _check_floating(x, name: str) -> None:
-    if x.dtype.kind != "f" and dtypes.FROM_NUMPY.get(x.dtype) is not dtypes.bfloat16:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(x)}'")
 
 
 def _check_mixed(x, *parameters) -> None:
@@ -104,11 +101,13 @@ def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int
         )
     for parameter, what in ((weight, "weight"), (bias, "bias")):
         if parameter is not None and parameter._array.shape != shape:
+            as_integers(shape, "normalized_shape")
             raise RuntimeError(
                 f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
                 f"{list(parameter.shape)} and normalized_shape = {list(shape)}"
             )
     if have[len(have) - len(shape) :] != shape or len(have) < len(shape):
+        as_integers(shape, "normalized_shape")
         star = "*, " if name == "layer_norm" else "*"
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [{star}{', '.join(map(str, shape))}], "
@@ -119,7 +118,9 @@ def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int
 
 
 @composite("functional")
-def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    input: Tensor, normalized_shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """Computes (x - mean) / √(var + eps) · weight + bias over the last dimensions, given by `normalized_shape`.
 
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
@@ -131,13 +132,15 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
     tensor([[-1.0000,  1.0000]])
     """
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
-    _check_floating(input._array, "LayerNormKernelImpl")
+    check_real_floats(input._array, "LayerNormKernelImpl")
     _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
     return _layer_norm(input, weight, bias, axes, eps)
 
 
 @composite("function", name="layer_norm")
-def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True) -> Tensor:
+def _torch_layer_norm(
+    input, normalized_shape, weight: Tensor | None = None, bias: Tensor | None = None, eps=1e-5, cudnn_enable=True
+) -> Tensor:
     """Alias of `torch.nn.functional.layer_norm`; `cudnn_enable` has no effect.
 
     >>> torch.layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,), eps=0.5)
@@ -160,7 +163,7 @@ def native_layer_norm(
             [20.]])
     """
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
-    _check_floating(input._array, "LayerNormKernelImpl")
+    check_real_floats(input._array, "LayerNormKernelImpl")
     mean, rstd = _statistics(_wide(input.detach()), axes, eps)
     kept = kept_dtype(input, weight, bias)
     return _layer_norm(input, weight, bias, axes, eps), mean.to(kept), rstd.to(kept)
@@ -197,7 +200,7 @@ _rms_norm = op(
 
 
 @composite("functional", "function")
-def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = None) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Computes x / √(mean(x²) + eps) · weight over the last dimensions, given by `normalized_shape`.
 
     `eps` defaults to the machine epsilon of the dtype of the computation (float32 for 16-bit floats).
@@ -211,13 +214,14 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     tensor([[0.8485, 1.1314]])
     """
     axes = _normalized("rms_norm", input, normalized_shape, weight)
+    if not input.is_complex():
+        check_real_floats(input._array, "rms_norm")
     if eps is None:
         eps = dtypes.finfo(dtypes.float32 if input.dtype.itemsize == 2 else input.dtype).eps
     if input.is_complex():  # no fused kernel: use the definition
         square = (input * input).mean(axes, True)
         out = input * (square + eps).rsqrt()
         return out if weight is None else out * weight
-    _check_floating(input._array, "rms_norm")
     return _rms_norm(input, weight, axes, eps)
 
 
@@ -310,7 +314,7 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
             raise RuntimeError(f"batch_norm: expected {name} to have 1 dimension, got shape {list(array.shape)}")
     if x.ndim < 2 and x.size:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
-    _check_floating(x, "batch_norm")
+    check_real_floats(x, "batch_norm")
     _check_mixed(x, *arrays)
 
 
@@ -589,12 +593,14 @@ def check_groups(input: Tensor, channels: int, num_groups: int, weight, bias) ->
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
                 f"shape {list(value.shape)} and input of shape {list(shape)}"
             )
-    _check_floating(input._array, "GroupNormKernelImpl")
+    check_real_floats(input._array, "GroupNormKernelImpl")
     _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
 
 
 @composite("functional")
-def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """Applies `layer_norm` to each of `num_groups` groups of channels of (N, C, *), with weight and bias per channel.
 
     Source: Wu, He, "Group normalization", 2018.
@@ -619,7 +625,9 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
 
 
 @composite("function", name="group_norm")
-def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True) -> Tensor:
+def _torch_group_norm(
+    input, num_groups, weight: Tensor | None = None, bias: Tensor | None = None, eps=1e-5, cudnn_enabled=True
+) -> Tensor:
     """Alias of `torch.nn.functional.group_norm`; `cudnn_enabled` has no effect.
 
     >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.5)

@@ -12,7 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer
+from tensorgrad.errors import as_integers
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.rows.op import Selection
@@ -185,7 +185,7 @@ def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per dimension. Raises: RuntimeError for another number of values."""
     if value.__class__ is int:
         return (value,) * dims
-    values = tuple(as_integer(v, parameter) for v in (value if isinstance(value, tuple | list) else (value,)))
+    values = as_integers(value, parameter)
     if len(values) == dims:
         return values
     if len(values) == 1:
@@ -317,7 +317,9 @@ def _output_size(name: str, value, size: tuple[int, ...], dims: int) -> tuple[in
     """Returns the output size of an adaptive pooling; None keeps the input's. Raises: RuntimeError if it is invalid."""
     if dims > 1 and isinstance(value, tuple | list) and len(size) <= len(value):
         raise ValueError(f"Input dimension should be at least {len(value) + 1}")
-    values = (value,) * dims if isinstance(value, int) or value is None else tuple(value)
+    given = value if isinstance(value, tuple | list) else (value,) * dims
+    as_integers([v for v in given if v is not None], "output_size")
+    values = [None if v is None else v.__index__() for v in given]
     if len(values) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims}")
     wanted = tuple((size[d - dims] if len(size) >= dims else 0) if v is None else v for d, v in enumerate(values))
@@ -402,7 +404,7 @@ def _avg_pools(dims: int) -> None:
 
     def avg_pool(
         input: Tensor, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-        divisor_override=None, *, out=None,
+        divisor_override: int | None = None, *, out=None,
     ) -> Tensor:  # fmt: skip
         if dims == 1 and input._array.ndim not in (2, 3):
             raise RuntimeError(
