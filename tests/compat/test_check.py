@@ -83,6 +83,17 @@ def test_names_are_looked_up(name, state, place):
     assert found(name)[:2] == (state, place)
 
 
+def test_a_name_that_needs_a_package_is_here(monkeypatch):
+    from tensorgrad.utils import tensorboard
+
+    def needs_a_package(name):
+        raise ModuleNotFoundError("torch.utils.tensorboard needs the package tensorboard")
+
+    monkeypatch.setattr(tensorboard, "__getattr__", needs_a_package)
+    found.cache_clear()
+    assert found("torch.utils.tensorboard.SummaryWriter").state == "present"
+
+
 @pytest.fixture
 def program(tmp_path) -> Path:
     (tmp_path / "main.py").write_text(PROGRAM)
