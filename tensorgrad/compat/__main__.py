@@ -7,7 +7,8 @@ python -m tensorgrad.compat stubs FOLDER    (only writes stubs of `torch`, for e
 python -m tensorgrad.compat check WHAT      (what a program and its libraries use that is not here, and where)
 
 WHAT is a folder of programs, a requirements.txt or a pyproject.toml. Nothing of it is run: files are parsed, those of
-the installed libraries too. The exit status is 1 if an import would fail.
+the installed libraries too. Or it is a folder of wheels (`pip download --no-deps -d FOLDER timm peft`): libraries that
+are not installed yet. The exit status is 1 if an import would fail.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number index as they are
+no_proxy_modes = contextlib.nullcontext  # no mode is on that could be turned off
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
@@ -147,3 +148,36 @@ def amp_unscale(self: Any, found_inf: Any, inv_scale: Any) -> None:
         if not gradient.isfinite().all().item():
             found_inf.fill_(1.0)
         gradient.mul_(inv_scale)
+
+
+def when_cuda_is_used(callable: Any, **_: Any) -> None:
+    """Calls a function at once if there is a GPU; else never, as then none will be used that it could wait for."""
+    from tensorgrad import cuda
+
+    if cuda.is_available():
+        callable()
+
+
+def indented(s_: str, numSpaces: int) -> str:
+    """Returns a text whose lines after the first begin with so many spaces more; empty lines stay empty.
+
+    >>> from tensorgrad.compat.absent_values import indented
+    >>> indented("Linear(\\n bias", 2)
+    'Linear(\\n   bias'
+    """
+    first, *rest = s_.split("\n")
+    return "\n".join([first, *(" " * numSpaces + line if line.strip() else "" for line in rest)])
+
+
+def with_gradients_if_differentiable(func: Any) -> Any:
+    """Returns an optimizer's `step` that records itself if the optimizer is `differentiable`, and else does not."""
+    import functools
+
+    from tensorgrad.autograd import set_grad_enabled
+
+    @functools.wraps(func)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(self.defaults["differentiable"]):
+            return func(self, *args, **kwargs)
+
+    return step

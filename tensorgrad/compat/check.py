@@ -6,6 +6,7 @@ Nothing is imported of them: their files are parsed (names_used.py), and each na
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
@@ -17,13 +18,14 @@ from tensorgrad.compat.names_used import Use, names_used
 _SKIPPED = {"__pycache__", "build", "dist", "node_modules", "site-packages", "venv"}
 _SHOWN = 20  # lines for one library
 _OURS = {"torch", "functorch", "tensorgrad"}
+File = Path | zipfile.Path  #: one that is installed or the program's own, or one in a wheel
 
 
 class Absence(NamedTuple):
     """A name that is not here, and the first place that uses it."""
 
     name: str
-    file: Path
+    file: File
     use: Use
     reason: str  #: why it refuses; empty if it is absent altogether
 
@@ -42,7 +44,7 @@ class Absence(NamedTuple):
         return f"{self.file}:{self.use.line}: {self.name}: {effect}"
 
 
-def absences(files: Iterable[Path]) -> list[Absence]:
+def absences(files: Iterable[File]) -> list[Absence]:
     """Returns the names that are not here, each once, where it matters most; those that stop an import first."""
     worst: dict[str, Absence] = {}
     for file in files:
@@ -59,7 +61,7 @@ def _rank(absence: Absence) -> int:
     return 0 if absence.stops else 3 if absence.use.guarded else 2 if absence.reason else 1
 
 
-def _read(file: Path) -> list[Use]:
+def _read(file: File) -> list[Use]:
     try:
         source = file.read_bytes()
         return names_used(source) if b"torch" in source else []
@@ -74,6 +76,19 @@ def files_in(folder: Path) -> Iterator[Path]:
             yield from () if (path / "pyvenv.cfg").exists() else files_in(path)
         elif path.suffix == ".py":
             yield path
+
+
+def in_wheel(wheel: Path) -> list[File]:
+    """The Python files in a wheel, which is neither installed nor unpacked.
+
+    Raises:
+        ValueError: If it is no wheel.
+    """
+    try:
+        archive = zipfile.ZipFile(wheel)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{wheel}: {error}") from None
+    return [zipfile.Path(archive, name) for name in sorted(archive.namelist()) if name.endswith(".py")]
 
 
 def imported(files: Iterable[Path]) -> set[str]:
@@ -105,20 +120,28 @@ def requirements(lines: Iterable[str]) -> list[str]:
     return [match[1] for match in found if match]
 
 
+def _lines(file: Path, above: tuple[Path, ...] = ()) -> Iterator[str]:
+    """The lines of a requirements file, and of those that it names."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        yield line
+        named = re.match(r"\s*(?:-r|--requirement)[ =]*(\S+)", line)
+        if named and (other := (file.parent / named[1]).resolve()) not in (*above, file):
+            yield from _lines(other, (*above, file))
+
+
 def wanted(path: Path) -> list[str]:
-    """The distributions that a requirements file or a `pyproject.toml` asks for.
+    """The distributions that a requirements file (with the files that it names) or a `pyproject.toml` asks for.
 
     Raises:
         ValueError: If Python cannot read the file: `pyproject.toml` needs Python 3.11.
     """
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".toml":
-        return requirements(text.splitlines())
+        return requirements(_lines(path.resolve()))
     try:
         import tomllib  # from Python 3.11
     except ModuleNotFoundError:
         raise ValueError(f"{path}: Python reads this format from version 3.11") from None
-    project = tomllib.loads(text).get("project", {})
+    project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
     optional = project.get("optional-dependencies", {}).values()
     return requirements([*project.get("dependencies", ()), *(line for lines in optional for line in lines)])
 
@@ -145,7 +168,8 @@ def with_theirs(names: Iterable[str]) -> tuple[dict[str, Distribution], list[str
 
 
 def report(path: Path) -> tuple[str, bool]:
-    """Returns what is to be said about a folder or a file of requirements, and whether all imports work.
+    """Returns what is to be said about a folder, of programs or of wheels, or a file of requirements, and whether all
+    imports work.
 
     Raises:
         OSError: If there is no such file.
@@ -154,6 +178,9 @@ def report(path: Path) -> tuple[str, bool]:
     lines, good = [], True
     if path.is_dir():
         files = list(files_in(path))
+        wheels = sorted(path.glob("*.whl"))
+        if wheels and not files:
+            return _report_of_wheels(wheels, sorted(path.glob("*.tar.gz")))
         own = absences(files)
         lines += _section(str(path), len(files), own)
         good = not any(absence.stops for absence in own)
@@ -170,6 +197,22 @@ def report(path: Path) -> tuple[str, bool]:
         good = good and not any(absence.stops for absence in theirs)
     if missing:
         lines.append(f"not installed, so not read: {', '.join(missing)}")
+        lines.append("(to read them first: pip download --no-deps -d FOLDER with their names, then check FOLDER)")
+    return "\n".join(lines or ["nothing here uses PyTorch"]), good
+
+
+def _report_of_wheels(wheels: list[Path], sources: list[Path]) -> tuple[str, bool]:
+    lines, good = [], True
+    for wheel in wheels:
+        name, version, *_ = wheel.name.split("-")
+        if name.lower() not in _OURS:
+            files = in_wheel(wheel)
+            theirs = absences(files)
+            if theirs or any(b"torch" in file.read_bytes() for file in files):
+                lines += _section(f"{name} {version}", len(files), theirs)
+            good = good and not any(absence.stops for absence in theirs)
+    if sources:
+        lines.append(f"not wheels, so not read: {', '.join(source.name for source in sources)}")
     return "\n".join(lines or ["nothing here uses PyTorch"]), good
 
 

@@ -40,7 +40,10 @@ def found(name: str) -> Found:
         if place in _OPEN:
             break
         outer, place = place, f"{place}.{part}"
-        value = _inside(value, outer, part)
+        try:
+            value = _inside(value, outer, part)
+        except ImportError:  # here, and needs a package that is not installed, as in PyTorch: utils.tensorboard
+            break
         if value is _MISSING:
             kind, _, advice = ABSENT.get(place, (None, "", ""))
             if kind == REFUSES:

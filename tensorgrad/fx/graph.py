@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorgrad.fx.codegen import CodeGen, Namespace, PythonCode
+from tensorgrad.fx.codegen import magic_methods as magic_methods
+from tensorgrad.fx.codegen import reflectable_magic_methods as reflectable_magic_methods
 from tensorgrad.fx.node import Argument, Node, Target, map_arg, nodes_in
 from tensorgrad.fx.torch_functions import node_name
 

@@ -21,6 +21,7 @@ REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "
 
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
+_CORE = "an entry to PyTorch's C++ core: torch.ops has the operators that libraries define"
 _EXPORT = "save the state_dict, or the program with torch.export"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
@@ -30,8 +31,11 @@ _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
+_PASSES = "call functions of a GraphModule one after another"
+_POOL = "there is one pool of memory for each GPU"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
+_SHARDED = "use torch.distributed.tensor.DTensor"
 _SYMBOLIC = "sizes are plain numbers"
 _SYMMETRIC = "memory that GPUs share: use the collectives of torch.distributed"
 _TRITON = "there are no kernels in Triton"
@@ -47,7 +51,7 @@ MISSING: dict[str, str] = {
         CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
         DeserializationStorageContext DeviceObjType DictType
         DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard ExecutionPlan FatalError
-        FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor
+        FileCheck FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor
         InferredType IntType InterfaceType JITException ListType LiteScriptModule LockingLogger LoggerBase
         ModuleDict Node NoneType NoopLogger NumberType OperatorInfo OptionalType ParameterDict PyObjectType
         PyTorchFileWriter QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage
@@ -120,23 +124,36 @@ MISSING: dict[str, str] = {
 
 # name -> (what it is, the libraries that import it, what to do or know instead; of VALUE and MADE: see above)
 ABSENT: dict[str, tuple[str, str, Any]] = {
+    "torch.FloatType": (REFUSES, "torchrl, torchrec", _EXPORT),
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.TensorType": (REFUSES, "fairseq, detectron2", _EXPORT),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
+    "torch._C.ScriptMethod": (REFUSES, "brevitas, nni", _EXPORT),
+    "torch._C.ScriptObject": (REFUSES, "torchao, brevitas", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._C._GLIBCXX_USE_CXX11_ABI": (VALUE, "setup scripts of flash-attention, detectron2", True),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
+    "torch._C._debug_set_autodiff_subgraph_inlining": (NOTHING, "Megatron-LM, NeMo", _EXPORT),
+    "torch._C._dispatch_has_kernel_for_dispatch_key": (REFUSES, "torchao, deepspeed", _CORE),
     "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
     "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
     "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
+    "torch._C._jit_get_operation": (REFUSES, "mmcv, brevitas", _CORE),
+    "torch._C._jit_get_schemas_for_operator": (REFUSES, "nni, brevitas", _CORE),
+    "torch._C._jit_override_can_fuse_on_cpu": (NOTHING, "Megatron-LM, torchani", _EXPORT),
+    "torch._C._jit_override_can_fuse_on_gpu": (NOTHING, "Megatron-LM, NeMo", _EXPORT),
+    "torch._C._jit_set_nvfuser_enabled": (NO, "Megatron-LM, torchani", _EXPORT),
     "torch._C._jit_set_profiling_executor": (NO, "timm, speechbrain, NeMo", _EXPORT),
     "torch._C._jit_set_profiling_mode": (NO, "timm, speechbrain, NeMo", _EXPORT),
+    "torch._C._jit_set_texpr_fuser_enabled": (NOTHING, "Megatron-LM, torchani", _EXPORT),
     "torch._amp_foreach_non_finite_check_and_unscale_": (MADE, "deepspeed, colossalai", "amp_unscale"),
     "torch._amp_update_scale_": (MADE, "deepspeed, fairscale", "amp_update_scale"),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
+    "torch._decomp.core_aten_decompositions": (REFUSES, "executorch", _COMPILED),
+    "torch._decomp.get_decompositions": (REFUSES, "optimum", _COMPILED),
     "torch._disable_dynamo": (SAME, "torchao, unsloth", _COMPILED),
     "torch._dynamo.OptimizedModule": (FOUND, "Lightning, accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
@@ -146,6 +163,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.config.capture_scalar_outputs": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
+    "torch._dynamo.decorators.mark_unbacked": (NOTHING, "torchrec, torchtitan", _COMPILED),
     "torch._dynamo.disable": (MADE, "transformers, Lightning", "disable"),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
     "torch._dynamo.eval_frame.OptimizedModule": (FOUND, "accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
@@ -186,6 +204,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
     "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
+    "torch._inductor.ir.TensorBox": (REFUSES, "torchao, deepspeed", _COMPILED),
+    "torch._inductor.lowering.register_lowering": (SAME, "torchao, deepspeed", _COMPILED),
     "torch._library.infer_schema.infer_schema": (MADE, "torchao", "infer_schema"),
     "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
     "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
@@ -201,34 +221,57 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
     "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FAKE),
+    "torch._subclasses.functional_tensor.FunctionalTensorMode": (REFUSES, "optimum, executorch", _FAKE),
+    "torch._utils.is_compiling": (NO, "deepspeed, detectron2", _COMPILED),
+    "torch.ao.quantization.fx._decomposed.quantized_decomposed_lib": (REFUSES, "torchao, executorch", _CORE),
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
+    "torch.cuda.MemPool": (REFUSES, "Megatron-LM, apex", _POOL),
+    "torch.cuda._lazy_call": (MADE, "deepspeed, fairscale", "when_cuda_is_used"),
     "torch.cuda._memory_viz.profile_plot": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda._memory_viz.segment_plot": (REFUSES, "programs", _HISTORY),
     "torch.cuda._memory_viz.trace_plot": (REFUSES, "programs", _HISTORY),
     "torch.cuda.cudart": (REFUSES, "PyTorch Geometric, dgl", _GPU),
+    "torch.cuda.memory._dump_snapshot": (REFUSES, "torchtune, gsplat", _HISTORY),
     "torch.cuda.memory._record_memory_history": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda.memory._snapshot": (REFUSES, "composer, torchtnt", _HISTORY),
+    "torch.cuda.use_mem_pool": (REFUSES, "Megatron-LM, apex", _POOL),
+    "torch.distributed._all_gather_base": (
+        FOUND, "Megatron-LM, fairscale", "tensorgrad.distributed.collectives.gathers.all_gather_into_tensor"),
+    "torch.distributed._reduce_scatter_base": (
+        FOUND, "Megatron-LM, fairscale", "tensorgrad.distributed.collectives.reductions.reduce_scatter_tensor"),
+    "torch.distributed._shard.sharded_tensor.ShardedTensor": (REFUSES, "composer, NeMo", _SHARDED),
     "torch.distributed._symmetric_memory.empty": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed._symmetric_memory.enable_symm_mem_for_group": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed._symmetric_memory.get_symm_mem_workspace": (REFUSES, "torchao", _SYMMETRIC),
     "torch.distributed._symmetric_memory.rendezvous": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed.autograd.context": (REFUSES, "torchopt", _RPC),
     "torch.distributed.autograd.is_available": (NO, "torchopt", _RPC),
+    "torch.distributed.distributed_c10d._get_global_rank": (
+        FOUND, "deepspeed, fairscale", "tensorgrad.distributed.group.get_global_rank"),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.is_available": (NO, "torchopt", _RPC),
+    "torch.distributed.rpc.remote": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.float4_e2m1fn_x2": (REFUSES, "torchao", "NumPy has no numbers of fewer than eight bits"),
+    "torch.fx._compatibility.compatibility": (SAME, "nni, torchrec", "it only marks functions"),
+    "torch.fx.experimental.proxy_tensor.disable_proxy_modes_tracing": (MADE, "optimum, brevitas", "no_proxy_modes"),
     "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
+    "torch.fx.graph._PyTreeCodeGen": (REFUSES, "brevitas, executorch", _COMPILED),
+    "torch.fx.passes.infra.pass_base.PassBase": (REFUSES, "torchao, nncf", _PASSES),
+    "torch.fx.passes.infra.pass_base.PassResult": (REFUSES, "torchao, nncf", _PASSES),
+    "torch.fx.passes.infra.pass_manager.PassManager": (REFUSES, "torchao, nncf", _PASSES),
+    "torch.fx.subgraph_rewriter.replace_pattern_with_filters": (REFUSES, "nncf", "use torch.fx.replace_pattern"),
+    "torch.fx.traceback.preserve_node_meta": (REFUSES, "optimum, torchao", _COMPILED),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int3": (REFUSES, "diffusers, torchao", _BITS),
@@ -242,14 +285,17 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.SwizzleType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
+    "torch.nn.modules.module._addindent": (MADE, "torchrec, nnsight", "indented"),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.optim.optimizer._use_grad_for_differentiable": (MADE, "timm, axolotl", "with_gradients_if_differentiable"),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
     "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
+    "torch.serialization.default_restore_location": (REFUSES, "fairseq", "torch.load takes a device as map_location"),
     "torch.set_vital": (NOTHING, "torchdata", "nothing is counted about how a program runs"),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -266,16 +312,21 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.uint5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.utils._sympy.functions.FloorDiv": (REFUSES, "deepspeed, torchtitan", _SYMBOLIC),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
+    "torch.utils.checkpoint.CheckpointFunction": (REFUSES, "axolotl", "use torch.utils.checkpoint.checkpoint"),
     "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
     "torch.utils.cpp_extension.CppExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
+    "torch.utils.cpp_extension._get_build_directory": (REFUSES, "gsplat, nncf", _EXTENSION),
+    "torch.utils.cpp_extension.include_paths": (REFUSES, "torchopt, gsplat", _EXTENSION),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.Stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
+    "torch.xpu.device": (REFUSES, "unsloth, neural-compressor", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
     "torch.xpu.stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """`python -m tensorgrad.compat check`: names are read from files that are not run, and looked up."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,17 @@ def test_names_are_looked_up(name, state, place):
     assert found(name)[:2] == (state, place)
 
 
+def test_a_name_that_needs_a_package_is_here(monkeypatch):
+    from tensorgrad.utils import tensorboard
+
+    def needs_a_package(name):
+        raise ModuleNotFoundError("torch.utils.tensorboard needs the package tensorboard")
+
+    monkeypatch.setattr(tensorboard, "__getattr__", needs_a_package)
+    found.cache_clear()
+    assert found("torch.utils.tensorboard.SummaryWriter").state == "present"
+
+
 @pytest.fixture
 def program(tmp_path) -> Path:
     (tmp_path / "main.py").write_text(PROGRAM)
@@ -125,6 +137,38 @@ def test_requirements_are_checked(tmp_path, monkeypatch, capsys):
     assert "library/__init__.py:2: torch.not_there_at_all: absent: the import fails" in text
     assert "inner 1.0: 1 files, every name of PyTorch's that they use is here" in text
     assert "not installed, so not read: not-installed-here" in text
+
+
+def test_requirements_name_other_files(tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "requirements.txt").write_text("timm\n-r more/gpu.txt\n--requirement=more/docs.txt\nlion\n")
+    (tmp_path / "more" / "gpu.txt").write_text("peft\n-r docs.txt\n")
+    (tmp_path / "more" / "docs.txt").write_text("trl\n-c versions.txt\n-r ../requirements.txt\n")
+    assert check.wanted(tmp_path / "requirements.txt") == ["timm", "peft", "trl", "trl", "lion"]
+
+
+def test_wheels_are_read_before_they_are_installed(tmp_path, capsys):
+    for name, source in (
+        ("library-1.0-py3-none-any", "import torch\ntorch.not_there_at_all\n"),
+        ("good-2.0-py3-none-any", "import torch\n"),
+        ("other-3.0-py3-none-any", "import json\n"),
+        ("torch-2.13.0-cp311-cp311-linux_x86_64", "from torch import its_own\n"),
+    ):
+        with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
+            wheel.writestr("package/__init__.py", source)
+            wheel.writestr("package/notes.txt", "torch.not_read")
+    (tmp_path / "old-0.1.tar.gz").write_bytes(b"")
+    library = tmp_path / "library-1.0-py3-none-any.whl"
+    assert main(["check", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "good 2.0: 1 files, every name of PyTorch's that they use is here",
+        "library 1.0: 1 files, 1 names of PyTorch's are not here, 1 of which stop an import",
+        f"  {library}/package/__init__.py:2: torch.not_there_at_all: absent: the import fails",
+        "not wheels, so not read: old-0.1.tar.gz",
+    ]
+    library.write_bytes(b"no archive")
+    assert main(["check", str(tmp_path)]) == 2
+    assert "library-1.0-py3-none-any.whl: File is not a zip file" in capsys.readouterr().err
 
 
 def test_a_project_file_is_read(tmp_path):

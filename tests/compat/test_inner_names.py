@@ -120,6 +120,33 @@ def test_masks_of_transformers_index_by_numbers_under_vmap(installed):
     assert mask.tolist() == ((rows > 3) & (ours.arange(12) <= 6)).tolist()
 
 
+def test_texts_are_indented_as_in_pytorch():
+    theirs = importlib.import_module("torch.nn.modules.module")._addindent
+    for text in ("", "one", "one\ntwo", "one\n\n  two\n", "\none"):
+        assert absent_values.indented(text, 3) == theirs(text, 3)
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_steps_record_themselves_where_optimizers_are_differentiable(differentiable):
+    """As timm's optimizers, whose `step` has this decorator."""
+
+    class Own(tensorgrad.optim.Optimizer):
+        @absent_values.with_gradients_if_differentiable
+        def step(self, closure=None):
+            return tensorgrad.is_grad_enabled(), closure
+
+    optimizer = Own([tensorgrad.nn.Parameter(tensorgrad.ones(2))], {"differentiable": differentiable})
+    assert optimizer.step(closure=3) == (differentiable, 3) and tensorgrad.is_grad_enabled()
+
+
+def test_what_waits_for_a_gpu_never_runs_without_one(monkeypatch):
+    called = []
+    for there in (False, True):
+        monkeypatch.setattr(tensorgrad.cuda, "is_available", lambda there=there: there)
+        absent_values.when_cuda_is_used(lambda: called.append(there), seed_all=True)
+    assert called == [True]
+
+
 def test_absent_modules_are_attributes(installed):
     import torch as ours
 

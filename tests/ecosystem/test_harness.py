@@ -159,6 +159,15 @@ def test_the_page_has_the_results_table():
     assert table.table(results.read()) in page
 
 
+def test_the_front_page_counts_the_libraries():
+    known = results.read()
+    rows = [known[library.name] for library in LIBRARIES if library.name in known]
+    trained = sum(bool(row.get("trains")) and {row["imports"], *row["trains"].values()} == {"yes"} for row in rows)
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = re.search(r"transformers, Lightning, timm, torchvision and (\d+) others train", text)
+    assert said and int(said[1]) == trained - 4
+
+
 def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORGRAD_ECOSYSTEM", str(tmp_path))
     monkeypatch.setattr(environments.venv, "create", lambda folder, with_pip: folder.mkdir())
