@@ -356,8 +356,12 @@ def make(torch):
             named = OrderedDict([("a", x), ("b", x * 2)])
             named["c"] = self.join([x, x])
             listed: list[float] = x[0].tolist()
+            bags = (
+                F.embedding_bag(x.long() % 3, x, mode="sum"),
+                F.embedding_bag(x[0].long() % 3, x, torch.tensor([0, 2])),
+            )
             pair = (x, x + 1) * 2
-            return self.join(x), named["c"], list(named.keys()), listed, torch.stack(pair), x.byte()
+            return self.join(x), named["c"], list(named.keys()), listed, torch.stack(pair), x.abs().byte(), bags
 
     class Steps(nn.Module):
         def __init__(self):

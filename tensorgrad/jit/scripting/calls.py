@@ -126,6 +126,8 @@ def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node
             args = [*args[:first], Typed(f"[{', '.join(a.text for a in rest)}]", list_of(INT))]
     args = [listed(e, a) for a in args]
     named = {k: listed(e, v) for k, v in named.items()}
+    if any(a.type.name == "Tuple" for a in (*args, *named.values())):
+        raise NotWritable(f"a tuple of several types as an argument of {name}")
     if name == "size" and not args[1:] and not named:
         return Typed(f"torch.size({args[0].text})", list_of(INT))
     if name == "split" and args[1:] and args[1].type.name == "List":
@@ -208,6 +210,8 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
     if own is not None:
         return e.unit.function_call(e, own, node)
     if getattr(torch, name, None) is function or getattr(F, name, None) is function:
+        if name in functional.UNWRITTEN:
+            raise NotWritable(f"torch.nn.functional.{name}")
         return _of_torch(e, functional.RENAMED.get(name, name), node, wanted)
     for module, prefix in ((torch.linalg, "linalg"), (torch.fft, "fft"), (torch.special, "special")):
         if getattr(module, name, None) is function:

@@ -370,12 +370,10 @@ class Expressions:
         for one in node.values:
             test = self.condition(one)
             if test.static is not None:
-                if test.static is not both:
-                    if not parts:
-                        self.variables = before
-                        return Test(str(test.static), test.static)
-                    parts.append(Test(str(test.static)))
-                    break
+                if test.static is not both:  # it decides, whatever the others are
+                    self.variables = before
+                    del self.lines[start:]
+                    return Test(str(test.static), test.static)
                 continue
             parts.append(test)
             self.learn(test, both)

@@ -15,6 +15,8 @@ from tensorgrad.tensor import Tensor
 # ruff: noqa: UP045
 # mypy: ignore-errors
 
+# Functions whose operators take other arguments, and that are not written here.
+UNWRITTEN = frozenset(("fractional_max_pool2d", "fractional_max_pool3d", "max_unpool2d", "max_unpool3d"))
 RENAMED = {"logsigmoid": "log_sigmoid", "unfold": "im2col", "fold": "col2im"}
 
 
@@ -82,23 +84,75 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return torch.ops.aten.dropout(input, p, training)
 
 
+def rrelu(
+    input: Tensor, lower: float = 0.125, upper: float = 1.0 / 3.0, training: bool = False, inplace: bool = False
+) -> Tensor:
+    if inplace:
+        return torch.ops.aten.rrelu_(input, lower, upper, training)
+    return torch.ops.aten.rrelu(input, lower, upper, training)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.threshold_(input, threshold, value)
+    return torch.ops.aten.threshold(input, threshold, value)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.feature_dropout_(input, p, training)
+    return torch.ops.aten.feature_dropout(input, p, training)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.feature_dropout_(input, p, training)
+    return torch.ops.aten.feature_dropout(input, p, training)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.feature_dropout_(input, p, training)
+    return torch.ops.aten.feature_dropout(input, p, training)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.alpha_dropout_(input, p, training)
+    return torch.ops.aten.alpha_dropout(input, p, training)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.ops.aten.feature_alpha_dropout_(input, p, training)
+    return torch.ops.aten.feature_alpha_dropout(input, p, training)
+
+
+def softmax_dim(dim: Optional[int], dims: int) -> int:
+    if dim is not None:
+        return dim
+    return 0 if dims in (0, 1, 3) else 1
+
+
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    assert dim is not None, "softmax needs a dim in TorchScript here"
+    place = softmax_dim(dim, input.dim())
     if dtype is None:
-        return torch.ops.aten.softmax(input, dim)
-    return torch.ops.aten.softmax(input, dim, dtype=dtype)
+        return torch.ops.aten.softmax(input, place)
+    return torch.ops.aten.softmax(input, place, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    assert dim is not None, "log_softmax needs a dim in TorchScript here"
+    place = softmax_dim(dim, input.dim())
     if dtype is None:
-        return torch.ops.aten.log_softmax(input, dim)
-    return torch.ops.aten.log_softmax(input, dim, dtype=dtype)
+        return torch.ops.aten.log_softmax(input, place)
+    return torch.ops.aten.log_softmax(input, place, dtype=dtype)
 
 
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    assert dim is not None, "softmin needs a dim in TorchScript here"
-    return torch.ops.aten.softmax(-input, dim)
+    place = softmax_dim(dim, input.dim())
+    if dtype is None:
+        return torch.ops.aten.softmax(-input, place)
+    return torch.ops.aten.softmax(-input, place, dtype=dtype)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -132,6 +186,36 @@ def embedding(
         if place < 0:
             place = weight.size(0) + place
     return torch.ops.aten.embedding(weight, input, place, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Optional[Tensor] = None,
+    max_norm: Optional[float] = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Optional[Tensor] = None,
+    include_last_offset: bool = False,
+    padding_idx: Optional[int] = None,
+) -> Tensor:
+    assert max_norm is None, "embedding_bag with max_norm is not in TorchScript here"
+    number = 0
+    if mode != "sum":
+        assert mode == "mean" or mode == "max", "the mode of embedding_bag is sum, mean or max"
+        number = 1 if mode == "mean" else 2
+    if input.dim() == 2:
+        assert offsets is None, "offsets are for indices of one dimension"
+        offsets = torch.arange(0, input.numel(), input.size(1), dtype=torch.int64, device=input.device)
+        input = torch.reshape(input, [-1])
+        if per_sample_weights is not None:
+            per_sample_weights = torch.reshape(per_sample_weights, [-1])
+    assert offsets is not None, "indices of one dimension need offsets"
+    return torch.ops.aten.embedding_bag(
+        weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx
+    )[0]
 
 
 def batch_norm(
@@ -494,10 +578,10 @@ def local_response_norm(
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        relu, leaky_relu, elu, hardtanh, relu6, silu, mish, hardswish, hardsigmoid, selu, celu, gelu, dropout, softmax,
-        log_softmax, softmin, normalize, layer_norm, embedding, batch_norm, softsign, tanhshrink,
-        adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d, lp_pool1d, lp_pool2d, local_response_norm,
-        interpolate,
-        affine_grid, grid_sample, instance_norm, multi_head_attention_forward, *LOSSES,
+        embedding_bag, relu, leaky_relu, elu, hardtanh, relu6, silu, mish, hardswish, hardsigmoid, selu, celu, gelu,
+        dropout, rrelu, threshold, dropout1d, dropout2d, dropout3d, alpha_dropout, feature_alpha_dropout, softmax,
+        log_softmax, softmin, normalize, layer_norm, embedding, batch_norm, instance_norm, interpolate, affine_grid,
+        grid_sample, multi_head_attention_forward, softsign, tanhshrink, adaptive_max_pool1d, adaptive_max_pool2d,
+        adaptive_max_pool3d, lp_pool1d, lp_pool2d, local_response_norm, *LOSSES,
     )
 }  # fmt: skip

@@ -138,6 +138,10 @@ def pixel_unshuffle(self, input: Tensor) -> Tensor:
     return torch.ops.aten.pixel_unshuffle(input, self.downscale_factor)
 
 
+def channel_shuffle(self, input: Tensor) -> Tensor:
+    return torch.ops.aten.channel_shuffle(input, self.groups)
+
+
 def flatten(self, input: Tensor) -> Tensor:
     return torch.flatten(input, self.start_dim, self.end_dim)
 
@@ -156,6 +160,7 @@ FORWARDS = {
     nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d, nn.ConvTranspose1d: conv_transpose1d,
     nn.ConvTranspose2d: conv_transpose2d, nn.ConvTranspose3d: conv_transpose3d, nn.MaxPool1d: max_pool1d,
     nn.MaxPool2d: max_pool2d, nn.MaxPool3d: max_pool3d, nn.AvgPool2d: avg_pool2d, nn.PixelShuffle: pixel_shuffle,
-    nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d, nn.Flatten: flatten,
-    nn.LayerNorm: layer_norm, nn.Embedding: embedding, **nn_recurrent.FORWARDS, **nn_transformers.FORWARDS,
+    nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d, nn.ChannelShuffle: channel_shuffle,
+    nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.Embedding: embedding, **nn_recurrent.FORWARDS,
+    **nn_transformers.FORWARDS,
 }  # fmt: skip
