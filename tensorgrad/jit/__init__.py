@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorgrad.jit import frontend
+from tensorgrad.jit import frontend, overloads
 from tensorgrad.jit.errors import Error
 from tensorgrad.system.names_elsewhere import elsewhere
 
@@ -174,7 +174,8 @@ def export(fn: Any) -> Any:
 
 
 script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
-_overload = _overload_method = _script_if_tracing = interface = _unchanged
+_overload = _overload_method = overloads.declare
+_script_if_tracing = interface = _unchanged
 
 
 def is_scripting() -> bool:
@@ -186,7 +187,13 @@ def is_scripting() -> bool:
     return False
 
 
-is_tracing = is_scripting
+def is_tracing() -> bool:
+    """Returns whether the code is being traced: always False, as a trace records what really runs.
+
+    >>> torch.jit.is_tracing()
+    False
+    """
+    return False
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

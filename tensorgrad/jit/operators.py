@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad import _ops, devices
+from tensorgrad import _ops, devices, nested
 from tensorgrad.compat import torchvision_operators
 from tensorgrad.jit.plain_operators import PLAIN, PRIM
 from tensorgrad.jit.types import DTYPES, FORMATS, number_of
@@ -418,6 +418,10 @@ def _encoder_layer(
     up: Tensor, up_bias: Tensor, down: Tensor, down_bias: Tensor, mask: Tensor | None = None, kind: int | None = None,
 ) -> Tensor:  # fmt: skip
     """What PyTorch computes for `nn.TransformerEncoderLayer` in evaluation, where it is one operator."""
+    if x.is_nested:
+        given = (width, heads, qkv_weight, qkv_bias, out_weight, out_bias, gelu, first, eps, weight1, bias1, weight2,
+                 bias2, up, up_bias, down, down_bias)  # fmt: skip
+        return nested.nested_tensor([_encoder_layer(piece[None], *given)[0] for piece in x.unbind()])
 
     def attend(y: Tensor) -> Tensor:
         return _attention(y, y, y, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, mask, False, True, kind)[0]
@@ -434,6 +438,18 @@ def _encoder_layer(
         return x + feed(norm(x, weight2, bias2))
     x = norm(x + attend(x), weight1, bias1)
     return norm(x + feed(x), weight2, bias2)
+
+
+def _left_aligned(x: Tensor, mask: Tensor) -> bool:
+    """Whether what a mask hides, where it is False, is at the end of each sequence."""
+    return not bool((~mask[:, :-1] & mask[:, 1:]).any())
+
+
+def _nested(x: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
+    """Sequences without what a mask hides: a nested tensor."""
+    if mask_check and not _left_aligned(x, mask):
+        raise RuntimeError("Expected mask to be left-aligned")
+    return nested.nested_tensor([row[shown] for row, shown in zip(x, mask, strict=True)])
 
 
 def _attention(
@@ -502,6 +518,8 @@ WRITTEN_OTHERWISE: dict[str, Callable[..., Any]] = {
     "repeat_interleave": _repeat_interleave, "rrelu": _rrelu, "_unique2": _unique, "unique_dim": _unique_dim,
     "unique_consecutive": _unique_consecutive, "_pack_padded_sequence": _pack, "_pad_packed_sequence": _unpack,
     "_transformer_encoder_layer_fwd": _encoder_layer, "_native_multi_head_attention": _attention,
+    "_nested_tensor_from_mask_left_aligned": _left_aligned, "_nested_tensor_from_mask": _nested,
+    "to_padded_tensor": nested.to_padded_tensor, "dim": lambda x: x.dim(),
     "embedding_bag": _embedding_bag, "_unwrap_optional": lambda value: value, "wait": lambda value: value,
     "numpy_T": lambda x: x.T, "mT": lambda x: x.mT, "mH": lambda x: x.mH, "matrix_H": lambda x: x.H,
     "nonzero_numpy": lambda x: torch.nonzero(x, as_tuple=True), "is_leaf": lambda x: x.is_leaf,

@@ -1,11 +1,10 @@
 """Modules that PyTorch scripts or traces, with their inputs: what a table of tests saves, and loads here."""
 
-from enum import Enum
-from typing import NamedTuple
-
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from tests.jit.script_programs import Color, make
 
 
 class MLP(nn.Module):
@@ -17,34 +16,6 @@ class MLP(nn.Module):
         return self.out(self.drop(torch.relu(self.hidden(x))))
 
 
-class ConvNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Conv2d(4, 4, 3, groups=2, stride=2, padding="same" if False else 1), nn.SiLU(), nn.AdaptiveAvgPool2d(1),
-        )  # fmt: skip
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, x):
-        x = self.features(x)
-        return F.log_softmax(self.head(torch.flatten(x, 1)), dim=-1)
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True)
-        self.gru = nn.GRU(8, 5)
-        self.cell = nn.LSTMCell(5, 3)
-
-    def forward(self, x):
-        y, (h, c) = self.lstm(x)
-        z, last = self.gru(y)
-        a, b = self.cell(z[:, 0])
-        return z, h, c, last, a, b
-
-
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
@@ -54,68 +25,6 @@ class Encoder(nn.Module):
 
     def forward(self, tokens):
         return self.encoder(self.embedding(tokens))
-
-
-class Boxes(NamedTuple):
-    boxes: torch.Tensor
-    scores: torch.Tensor
-    labels: torch.Tensor | None
-
-
-def iou(box: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    low, high = torch.max(box[:2], boxes[:, :2]), torch.min(box[2:], boxes[:, 2:])
-    inside = (high - low).clamp(min=0).prod(1)
-    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-    return inside / ((box[2:] - box[:2]).prod() + area - inside)
-
-
-class Detector(nn.Module):
-    """Suppresses overlapping boxes, in loops."""
-
-    limit: float
-    names: dict[int, str]
-
-    def __init__(self):
-        super().__init__()
-        self.limit, self.names = 0.5, {0: "cat", 1: "dog"}
-        self.register_buffer("offsets", torch.arange(2.0))
-
-    def keep(self, boxes: torch.Tensor, scores: torch.Tensor, most: int = 100) -> list[int]:
-        order = torch.argsort(scores, descending=True)
-        kept: list[int] = []
-        while order.numel() > 0:
-            if len(kept) >= most:
-                break
-            first = int(order[0].item())
-            kept.append(first)
-            if order.numel() == 1:
-                break
-            rest = order[1:]
-            order = rest[iou(boxes[first], boxes[rest]) <= self.limit]
-        return kept
-
-    def forward(self, boxes, scores, labels: torch.Tensor | None = None, most: int = 100):
-        found: list[Boxes] = []
-        texts: dict[str, int] = {}
-        for i, name in self.names.items():
-            chosen = torch.nonzero(scores[:, i] > 0.2).squeeze(1)
-            if chosen.numel() == 0:
-                continue
-            kept = self.keep(boxes[chosen], scores[chosen, i], most)
-            places = torch.tensor(kept)
-            if labels is not None:
-                found.append(Boxes(boxes[chosen][places], scores[chosen, i][places], labels + i))
-            else:
-                found.append(Boxes(boxes[chosen][places] + self.offsets[i], scores[chosen, i][places], None))
-            texts[name.upper()] = len(kept)
-        if len(found) == 0:
-            raise ValueError(f"nothing was found among {boxes.shape[0]} boxes")
-        return found[0], texts, [b.boxes.shape[0] == 1 for b in found]
-
-
-class Color(Enum):
-    RED = 1
-    BLUE = 2
 
 
 @torch.jit.script
@@ -269,20 +178,24 @@ def numbers(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def boxes(count=12):
-    """Boxes of some size, and scores for two kinds."""
-    corner = torch.rand(count, 2, generator=torch.Generator().manual_seed(1)) * 3
-    return torch.cat([corner, corner + 2], 1), torch.rand(count, 2, generator=torch.Generator().manual_seed(2))
+def shared(name, which=0):
+    """A program that this library scripts, too: the module, and one of its inputs."""
+    return lambda: make(torch)[name][0], lambda: make(torch)[name][1][which]
 
 
 # What is saved: how it becomes a program, the module, its inputs.
 PROGRAMS = {
     "mlp": ("both", MLP, lambda: (numbers(4, 6),)),
-    "convnet": ("both", ConvNet, lambda: (numbers(3, 2, 8, 8),)),
-    "recurrent": ("both", Recurrent, lambda: (numbers(2, 5, 3),)),
+    "convnet": ("both", *shared("ConvNet")),
+    "recurrent": ("both", *shared("recurrent")),
+    "cells": ("script", *shared("cells")),
+    "attention": ("script", *shared("attention")),
+    "transformers": ("script", *shared("transformers")),
+    "transformers in evaluation": ("script", *shared("transformers in evaluation")),
+    "forms": ("script", *shared("forms")),
     "encoder": ("both", Encoder, lambda: (torch.tensor([[1, 2, 3], [4, 5, 0]]),)),
-    "detector": ("script", Detector, boxes),
-    "detector with labels": ("script", Detector, lambda: (*boxes(), torch.arange(3), 2)),
+    "detector": ("script", *shared("detector")),
+    "detector with labels": ("script", *shared("detector", 1)),
     "language": ("script", Language, lambda: (numbers(3, 2), 2.0, "ab,c", [numbers(3, 2), numbers(3, 2)])),
     "functions": ("both", Functions, lambda: (numbers(4, 3), numbers(2, 2, 4, 4), torch.tensor([0, 2, 1, 1]))),
     "tied": ("both", Tied, lambda: (numbers(2, 4),)),

@@ -1,6 +1,7 @@
 """Modules and functions for `torch.jit.script` of both libraries, each with inputs."""
 
 import math
+from collections import OrderedDict
 from enum import Enum
 from typing import Final, NamedTuple, Optional
 
@@ -135,6 +136,21 @@ def make(torch):
             F.nll_loss(x, target, reduction="sum"),
             F.mse_loss(x, x * 2),
             F.l1_loss(x, -x),
+            F.l1_loss(x, -x, size_average=False),
+            F.kl_div(x, x.softmax(1), reduction="batchmean"),
+            F.kl_div(x, x, log_target=True),
+            F.huber_loss(x, -x, delta=0.5),
+            F.huber_loss(x, -x, weight=x),
+            F.smooth_l1_loss(x, -x, beta=0.0),
+            F.binary_cross_entropy(x.sigmoid(), x.softmax(1), x[0]),
+            F.poisson_nll_loss(x, x.abs(), full=True),
+            F.hinge_embedding_loss(x, x.sign()),
+            F.margin_ranking_loss(x[0], x[1], x[2].sign()),
+            F.cosine_embedding_loss(x, x + 1, target - 1, 0.1),
+            F.triplet_margin_loss(x, x + 1, x - 2),
+            F.multi_margin_loss(x, target, p=2),
+            F.soft_margin_loss(x, x.sign()),
+            F.multilabel_soft_margin_loss(x, x.sigmoid(), reduction="none"),
         )
 
     class Counter:
@@ -219,6 +235,134 @@ def make(torch):
             again, _ = self.lstm(x, (h, c))
             return z, h, c, last, again
 
+    class Cells(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.gru = nn.LSTMCell(3, 4), nn.GRUCell(3, 4)
+            self.tanh, self.relu = nn.RNNCell(3, 4), nn.RNNCell(3, 4, bias=False, nonlinearity="relu")
+            self.long, self.rnn, self.short = nn.LSTM(3, 4, proj_size=2), nn.RNN(3, 4, 2), nn.GRU(3, 2)
+
+        def forward(self, x):
+            h, c = self.lstm(x)
+            h, c = self.lstm(x + 1, (h, c))
+            one = self.gru(x)
+            found = [one, self.gru(x, h), self.tanh(x), self.relu(x, one), self.tanh(x[0]), self.gru(x[0], one[0])]
+            (a, b), (d, e) = self.lstm(x[0]), self.lstm(x[0], (h[0], c[0]))
+            y, (s, t) = self.long(x)
+            return h, c, found, a, b, d, e, y, s, t, self.rnn(x), self.short(x[:, None])
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = nn.MultiheadAttention(8, 2)
+            self.first = nn.MultiheadAttention(8, 2, batch_first=True, add_bias_kv=True, add_zero_attn=True)
+            self.other = nn.MultiheadAttention(8, 4, kdim=6, vdim=5, batch_first=True)
+
+        def forward(self, x, hidden):
+            future = torch.ones(x.size(0), x.size(0)).triu(1) > 0
+            y, weights = self.plain(x, x, x, attn_mask=future)
+            z, none = self.first(x, x, x, need_weights=False, key_padding_mask=hidden)
+            heads = self.first(x, x, x, average_attn_weights=False)
+            mixed = self.other(x, x[..., :6], x[..., 1:6], key_padding_mask=hidden)
+            numbers = future.float() * -2
+            single = self.plain(x[:, 0], x[:, 0], x[:, 0], attn_mask=numbers)
+            causal = self.plain(x, x, x, attn_mask=future, is_causal=True, need_weights=False)
+            return y, weights, z, none is None, heads, mixed, single, causal[0]
+
+    class Layer(nn.TransformerEncoderLayer):
+        def _ff_block(self, x: Tensor) -> Tensor:
+            return self.linear2(self.activation(self.linear1(x))) * 2
+
+    class Transformers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8))
+            self.before = nn.TransformerEncoderLayer(8, 2, 16, 0.0, nn.SiLU(), norm_first=True)
+            self.own = Layer(8, 2, 16, 0.0)
+            self.whole = nn.Transformer(8, 2, 1, 2, 16, 0.0, norm_first=True)
+            self.embedding = nn.Embedding(10, 8)
+
+        def forward(self, tokens, hidden):
+            x = self.embedding(tokens)
+            future = torch.triu(torch.full([x.size(1), x.size(1)], -math.inf), 1)
+            whole = self.whole(x, x + 1, tgt_mask=torch.zeros(2, 2), src_key_padding_mask=hidden.t())
+            return (
+                self.encoder(x), self.encoder(x, src_key_padding_mask=hidden), self.encoder(x, future),
+                self.encoder(x, future, is_causal=True), self.before(x), self.own(x, hidden[:, :2]), whole,
+            )  # fmt: skip
+
+    class Sizes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = (
+                nn.ConvTranspose2d(2, 2, 3, 2, 1),
+                nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
+            )
+            self.pool, self.norm = nn.MaxPool2d(2, return_indices=True), nn.InstanceNorm2d(2, affine=True)
+            self.shuffle, self.pad = nn.PixelUnshuffle(2), nn.CircularPad2d(1)
+            self.scale = (2.0, 1.5)
+
+        @property
+        def twice(self) -> float:
+            return self.scale[0] * 2
+
+        def forward(self, x, scale: Optional[float] = None):  # noqa: UP045
+            pooled, where = self.pool(x)
+            grid = F.affine_grid(torch.eye(2, 3)[None].expand(2, 2, 3), [2, 2, 3, 5], align_corners=False)
+            sizes = [
+                F.interpolate(x, scale_factor=2.0), F.interpolate(x, size=[3, 5], mode="bilinear"),
+                F.interpolate(x, scale_factor=self.scale, mode="bicubic", align_corners=True),
+                F.interpolate(x, scale_factor=1.5, mode="bilinear", recompute_scale_factor=True),
+                F.interpolate(x, size=(3, 4), mode="area"), F.interpolate(x, size=[3, 5], mode="nearest-exact"),
+                F.interpolate(x, size=[2, 3], mode="bilinear", antialias=True), F.interpolate(x[0], 5, mode="linear"),
+                F.interpolate(x[:, :, None], size=(1, 3, 4), mode="trilinear"),
+            ]  # fmt: skip
+            if scale is not None:
+                sizes.append(F.interpolate(x, size=None, scale_factor=scale))
+            for low, high in ((0, 1), (1, None)):
+                sizes.append(x[low:high] * self.twice)
+            return (
+                pooled, where, self.up(x, output_size=[8, 16]), self.up(x), self.down(x), self.norm(x), self.shuffle(x),
+                self.pad(x), sizes, F.grid_sample(x, grid, align_corners=False), F.local_response_norm(x, 2),
+                F.grid_sample(x, grid, "nearest", "border"), F.adaptive_max_pool2d(x, 2), F.lp_pool2d(x.abs(), 2.0, 2),
+                F.max_pool2d(x, 2, stride=1), F.softsign(x), F.instance_norm(x), F.pad(x, (1, 1, 2, 0), "reflect"),
+                any([s.dim() == 3 for s in sizes]), any(s.shape[-1] > 100 for s in sizes),
+            )  # fmt: skip
+
+    class Overloaded(nn.Module):
+        @torch.jit._overload_method
+        def forward(self, x: Tensor) -> Tensor:
+            pass
+
+        @torch.jit._overload_method
+        def forward(self, x: list[Tensor]) -> Tensor:  # noqa: F811
+            pass
+
+        def forward(self, x):  # noqa: F811
+            if isinstance(x, Tensor):
+                parts = [x]
+            else:
+                parts = x
+            return torch.cat(parts, 1)
+
+    class Forms(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.join = Overloaded()
+
+        def forward(self, x):
+            torch._assert(x.dim() == 2, f"two dimensions, not {x.dim()}")
+            named = OrderedDict([("a", x), ("b", x * 2)])
+            named["c"] = self.join([x, x])
+            listed: list[float] = x[0].tolist()
+            bags = (
+                F.embedding_bag(x.long() % 3, x, mode="sum"),
+                F.embedding_bag(x[0].long() % 3, x, torch.tensor([0, 2])),
+            )
+            pair = (x, x + 1) * 2
+            return self.join(x), named["c"], list(named.keys()), listed, torch.stack(pair), x.abs().byte(), bags
+
     class Steps(nn.Module):
         def __init__(self):
             super().__init__()
@@ -280,6 +424,8 @@ def make(torch):
 
     x = torch.tensor([[1.0, -2.0, 3.0, 0.5], [4.0, 0.0, -1.0, 2.5], [2.0, 2.5, 1.0, -3.0]])
     image = torch.arange(128.0).view(2, 2, 4, 8).sin()
+    words = torch.tensor([[1, 2, 3], [4, 5, 0]])
+    hidden, sequence = words == 0, torch.arange(48.0).view(2, 3, 8).sin()
     corner = torch.arange(24.0).view(12, 2).cos() * 2
     boxes, scores = torch.cat([corner, corner + 2], 1), torch.arange(24.0).view(12, 2).sin().abs()
     return {
@@ -297,6 +443,12 @@ def make(torch):
         "ConvNet": (ConvNet().eval(), [(image,)]),
         "ConvNet in training": (ConvNet(), [(image,)]),
         "recurrent": (Recurrent(), [(x[:, :3].expand(2, 3, 3).contiguous(),)]),
+        "cells": (Cells(), [(x[:, :3],)]),
+        "attention": (Attention(), [(sequence, hidden), (sequence[:, :, :], hidden)]),
+        "transformers": (Transformers(), [(words, hidden)]),
+        "transformers in evaluation": (Transformers().eval().requires_grad_(False), [(words, hidden)]),
+        "sizes": (Sizes(), [(image,), (image, 1.5)]),
+        "forms": (Forms(), [(x,)]),
         "steps": (Steps(), [(x[0, :2],), (x[1, :2],)]),
         "detector": (Detector(), [(boxes, scores), (boxes, scores, torch.arange(3), 2)]),
     }

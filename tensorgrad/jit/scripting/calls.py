@@ -7,6 +7,7 @@ import builtins
 import inspect
 import typing
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from tensorgrad.jit.scripting.types import (
     list_of,
     tuple_of,
 )  # fmt: skip
-from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Ranged, Typed
+from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Operator, Ranged, Typed
 from tensorgrad.nn import functional as F
 from tensorgrad.size import Size
 
@@ -47,7 +48,7 @@ def call(e: Any, node: ast.Call, wanted: Type | None) -> Any:
         owner = function.owner
         if isinstance(owner, Modules):
             return e.unit.method_call(e, owner, function.name, node)
-        return _method(e, owner, function.name, node)
+        return _method(e, owner, function.name, node, wanted)
     if isinstance(function, Object):
         return _function(e, function.value, node, wanted)
     raise NotWritable(f"a call of {ast.unparse(node.func)[:60]}")
@@ -70,8 +71,12 @@ def _text(args: list[Typed], named: dict[str, Typed]) -> str:
 # --- methods ---------------------------------------------------------------------------------------------------------
 
 
-def _method(e: Any, owner: Typed, name: str, node: ast.Call) -> Any:
+def _method(e: Any, owner: Typed, name: str, node: ast.Call, wanted: Type | None) -> Any:
     kind = owner.type
+    if kind == TENSOR and name == "tolist":
+        if wanted is None:
+            raise e.refused("Expected type hint for result of tolist()", node)
+        return Typed(f"annotate({wanted}, {e.kept(owner).text}.tolist())", wanted)
     if kind == TENSOR:
         args, named = _typed(e, node)
         return operator(e, name, [owner, *args], named, node)
@@ -112,15 +117,17 @@ def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node
         args = [args[0], Typed(f"torch.device({args[1].text})", DEVICE), *args[2:]]
     if "device" in named and named["device"].type == STR:
         named["device"] = Typed(f"torch.device({named['device'].text})", DEVICE)
-    if name in ("type", "numpy", "tolist", "backward", "register_hook"):
+    if name in ("type", "numpy", "backward", "register_hook"):
         raise NotWritable(f"{name}() of a tensor")
     if name in results.VARARGS:
         first = 0 if args and args[0].type != TENSOR else 1
         rest = args[first:]
         if rest and all(a.type in (INT, NUMBER) for a in rest):
             args = [*args[:first], Typed(f"[{', '.join(a.text for a in rest)}]", list_of(INT))]
-    args = [_listed(a) for a in args]
-    named = {k: _listed(v) for k, v in named.items()}
+    args = [listed(e, a) for a in args]
+    named = {k: listed(e, v) for k, v in named.items()}
+    if any(a.type.name == "Tuple" for a in (*args, *named.values())):
+        raise NotWritable(f"a tuple of several types as an argument of {name}")
     if name == "size" and not args[1:] and not named:
         return Typed(f"torch.size({args[0].text})", list_of(INT))
     if name == "split" and args[1:] and args[1].type.name == "List":
@@ -136,23 +143,40 @@ AXES = frozenset(
     ("all", "amax", "amin", "any", "argmax", "argmin", "cat", "max", "mean", "min", "norm", "prod", "softmax",
      "squeeze", "stack", "std", "sum", "unsqueeze", "var")
 )  # fmt: skip
-DTYPES = {"float": 6, "double": 7, "half": 5, "long": 4, "int": 3, "bool": 11}
+DTYPES = {
+    "float": 6,
+    "double": 7,
+    "half": 5,
+    "long": 4,
+    "int": 3,
+    "bool": 11,
+    "byte": 0,
+    "char": 1,
+    "short": 2,
+    "bfloat16": 15,
+}
 
 
-def _listed(value: Typed) -> Typed:
+def listed(e: Any, value: Typed) -> Typed:
     """A tuple of numbers or tensors as the list that an operator takes."""
-    if value.type.name == "Tuple" and len(set(value.type.parts)) == 1 and value.text.startswith("("):
-        return Typed(f"[{value.text[1:-1].rstrip(',')}]", list_of(value.type.parts[0]))
-    if value.type.name == "Tuple" and len(set(value.type.parts)) == 1 and value.text.isidentifier():
-        inside = ", ".join(f"{value.text}[{i}]" for i in range(len(value.type.parts)))
-        return Typed(f"[{inside}]", list_of(value.type.parts[0]))
-    return value
+    if value.type.name != "Tuple" or len(set(value.type.parts)) != 1:
+        return value
+    kind = list_of(value.type.parts[0])
+    tree = ast.parse(value.text, mode="eval").body
+    if isinstance(tree, ast.Tuple):
+        parts = [str(ast.get_source_segment(value.text, part)) for part in tree.elts]
+        return Typed(f"[{', '.join(parts)}]", kind)
+    kept = e.kept(value).text
+    return Typed(f"[{', '.join(f'{kept}[{i}]' for i in range(len(value.type.parts)))}]", kind)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
 
 
 def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any:
+    if isinstance(function, Operator):
+        args, named = _typed(e, node)
+        return operator(e, function.name, args, named, node)
     name = getattr(function, "__name__", "")
     if function in (builtins.isinstance, builtins.hasattr) or name in (
         "is_scripting", "is_tracing", "_is_tracing", "is_compiling", "is_exporting",
@@ -176,12 +200,18 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
         raise e.unfit(f"math.{name} of {args[0].type}", node, *args)
     if isinstance(function, type):
         return _class(e, function, node)
+    if function is torch._assert:
+        message = node.args[1] if node.args[1:] else node.keywords[0].value
+        e.do_assert(ast.copy_location(ast.Assert(node.args[0], message), node))
+        return Object(None)
     if function is warnings.warn:
         return Typed(f"torch.warn({e.typed(node.args[0]).text})", NONE)
     own = functional.FUNCTIONS.get(name) if getattr(F, name, None) is function else None
     if own is not None:
         return e.unit.function_call(e, own, node)
     if getattr(torch, name, None) is function or getattr(F, name, None) is function:
+        if name in functional.UNWRITTEN:
+            raise NotWritable(f"torch.nn.functional.{name}")
         return _of_torch(e, functional.RENAMED.get(name, name), node, wanted)
     for module, prefix in ((torch.linalg, "linalg"), (torch.fft, "fft"), (torch.special, "special")):
         if getattr(module, name, None) is function:
@@ -203,10 +233,12 @@ def _of_torch(e: Any, name: str, node: ast.Call, wanted: Type | None) -> Any:
     if name in ("tensor", "as_tensor"):
         args = [e.typed(a) for a in node.args]
         named = {str(k.arg): e.typed(k.value) for k in node.keywords}
-        args = [_listed(a) for a in args]
+        args = [listed(e, a) for a in args]
     else:
         args, named = _typed(e, node)
     named.pop("inplace", None) if name in functional.RENAMED.values() else None
+    if name.startswith("max_pool") and "return_indices" in named:
+        name += "_with_indices" if named.pop("return_indices").text == "True" else ""
     if "input" in named and not args:
         args = [named.pop("input")]
     if (
@@ -214,7 +246,7 @@ def _of_torch(e: Any, name: str, node: ast.Call, wanted: Type | None) -> Any:
         and args
         and args[0].type.name == "Tuple"
     ):
-        args = [_listed(args[0]), *args[1:]]
+        args = [listed(e, args[0]), *args[1:]]
     if args and args[0].type.name in NUMBERS and name in PLAIN and TENSOR not in (a.type for a in args):
         kind = results.MATH.get(name) or results.arithmetic("add", args[0].type, args[-1].type)
         if kind is not None:
@@ -365,9 +397,8 @@ def _list(e: Any, node: ast.Call, wanted: Type | None) -> Any:
     if isinstance(value, Modules):
         return value
     value = e.iterated(value, node)
-    return Typed(
-        value.text if value.text.startswith(("torch.list(", "torch.keys(")) else f"torch.list({value.text})", value.type
-    )
+    made = value.text.startswith(("torch.list(", "torch.keys("))
+    return Typed(value.text if made else f"torch.list({value.text})", value.type)
 
 
 def _tuple(e: Any, node: ast.Call, wanted: Type | None) -> Any:
@@ -378,9 +409,15 @@ def _tuple(e: Any, node: ast.Call, wanted: Type | None) -> Any:
 
 
 def _dict(e: Any, node: ast.Call, wanted: Type | None) -> Any:
-    if node.args or node.keywords:
-        raise NotWritable("dict() of this")
-    return e.of_dict(ast.copy_location(ast.Dict([], []), node), wanted)
+    if not node.args and not node.keywords:
+        return e.of_dict(ast.copy_location(ast.Dict([], []), node), wanted)
+    value = e.typed(node.args[0]) if len(node.args) == 1 and not node.keywords else Typed("", NONE)
+    pair = value.type.parts[0] if value.type.name == "List" else NONE
+    if value.type.name == "Dict":
+        return Typed(f"torch.dict({value.text})", value.type)
+    if pair.name == "Tuple" and len(pair.parts) == 2:
+        return Typed(f"torch.dict({value.text})", Type("Dict", pair.parts))
+    raise NotWritable("dict() of this")
 
 
 def _print(e: Any, node: ast.Call, wanted: Type | None) -> Typed:
@@ -419,7 +456,7 @@ def _divmod(e: Any, node: ast.Call, wanted: Type | None) -> Typed:
 BUILTINS: dict[Any, Callable] = {
     int: _number("int", INT), float: _number("float", FLOAT), bool: _number("bool", BOOL), str: _str, len: _len,
     range: _range, enumerate: _enumerate, zip: _zip, min: _least("min"), max: _least("max"), abs: _abs, sum: _sum,
-    round: _round, sorted: _sorted, list: _list, tuple: _tuple, dict: _dict, print: _print, getattr: _getattr,
-    ord: _of_text("ord", INT), chr: _of_text("chr", STR), hex: _of_text("hex", STR), bin: _of_text("bin", STR),
-    oct: _of_text("oct", STR), any: _truths("any"), all: _truths("all"), divmod: _divmod,
+    round: _round, sorted: _sorted, list: _list, tuple: _tuple, dict: _dict, OrderedDict: _dict, print: _print,
+    getattr: _getattr, ord: _of_text("ord", INT), chr: _of_text("chr", STR), hex: _of_text("hex", STR),
+    bin: _of_text("bin", STR), oct: _of_text("oct", STR), any: _truths("any"), all: _truths("all"), divmod: _divmod,
 }  # fmt: skip

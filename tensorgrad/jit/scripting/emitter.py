@@ -10,7 +10,7 @@ from tensorgrad.jit.scripting import functional
 from tensorgrad.jit.scripting.errors import NotWritable, UnsupportedNodeError
 from tensorgrad.jit.scripting.expressions import Expressions
 from tensorgrad.jit.scripting.results import OPERATORS
-from tensorgrad.jit.scripting.types import ANY, INT, NONE, STR, TENSOR, Type, fits, joined, within
+from tensorgrad.jit.scripting.types import ANY, FLOAT, INT, NONE, NUMBER, STR, TENSOR, Type, fits, joined, within
 from tensorgrad.jit.scripting.values import Items, Modules, Object, Ranged, Test, Typed
 from tensorgrad.jit.text import literal
 
@@ -213,9 +213,9 @@ class Emitter(Expressions):
             self.variables = dict(before)
             self.write(f"if {test.text}:" if truth else "else:")
             self.learn(test, truth)
-            self.nested += 1
+            outer, self.outer = self.outer, before
             done = self.indented(nodes)
-            self.nested -= 1
+            self.outer = outer
             results.append((done, self.variables, len(self.lines)))
         self._merge(before, results, node)
         ways = [done for done, _, _ in results]
@@ -255,6 +255,9 @@ class Emitter(Expressions):
             if not isinstance(a, Typed) or not isinstance(b, Typed):
                 raise NotWritable(f"{name} stands for another thing in each branch")
             kind = joined(a.type, b.type)
+            old = before.get(name)
+            if kind is None and isinstance(old, Typed) and fits(a.type, old.type) and fits(b.type, old.type):
+                kind = old.type
             if kind is None:
                 raise self.refused(
                     f"Type mismatch: {name} is set to type {a.type} in the true branch and type {b.type} in the false "
@@ -279,15 +282,15 @@ class Emitter(Expressions):
         if test is not None:
             self.learn(test, True)
         unrolled, self.unrolled = self.unrolled, False
+        outer, self.outer = self.outer, before
         self.loops += 1
-        self.nested += 1
         self.depth += 1
         for line in first:
             self.write(line)
         self.depth -= 1
         self.indented(nodes)
-        self.nested -= 1
         self.loops -= 1
+        self.outer = outer
         self.unrolled = unrolled
         self.variables = before
 
@@ -298,6 +301,10 @@ class Emitter(Expressions):
         if isinstance(over, Items) and any(isinstance(part, Modules) for part in over.parts):
             return self._unrolled(node, over)
         if isinstance(over, Modules):
+            return self._unrolled(node, Items([over]))
+        if isinstance(over, Object) and isinstance(over.value, tuple):
+            over = self.need(over, node)
+        if isinstance(over, Typed) and over.type.name == "Tuple" and len(set(over.type.parts)) > 1:
             return self._unrolled(node, Items([over]))
         before = dict(self.variables)
         if isinstance(over, Ranged) and isinstance(node.target, ast.Name):
@@ -350,10 +357,13 @@ class Emitter(Expressions):
         self._loop(node.body, node, None, tuple(first))
 
     def _unrolled(self, node: ast.For, over: Items) -> None:
-        """A loop over modules: its body is written once for each."""
-        lists = [p.listed() for p in over.parts if isinstance(p, Modules)]
+        """A loop over modules, or over a tuple of several types: its body is written once for each."""
+        over = Items([self.kept(p) if isinstance(p, Typed) else p for p in over.parts])
+        lengths = [len(p.listed()) for p in over.parts if isinstance(p, Modules)]
+        if not lengths:
+            lengths = [len(p.type.parts) for p in over.parts]
         outer, self.unrolled = self.unrolled, True
-        for number in range(min(map(len, lists))):
+        for number in range(min(lengths)):
             values: list[Any] = []
             for part in over.parts:
                 if isinstance(part, Modules):
@@ -471,14 +481,17 @@ class Emitter(Expressions):
         if isinstance(value, Ranged) or (isinstance(value, Object) and isinstance(value.value, tuple | PLAIN)):
             value = self.need(value, node)
         if not isinstance(value, Typed):
-            if self.nested and not self.unrolled and name in self.variables:
+            if name in self.outer and not self.unrolled and name in self.variables:
                 raise NotWritable(f"{name} stands for another thing later")
             self.variables[name] = value
             return
         here = self.name_of(name)
-        old = self.outer_type(name)
+        old = None if declared else self.outer_type(name)
         kind = value.type
-        if old is not None and self.nested and not declared:
+        if old is not None:
+            if kind == NUMBER and within(old) in (INT, FLOAT):
+                value = self.as_type(value, within(old), node)
+                kind = value.type
             if not fits(kind, old):
                 raise (
                     self.refused(
@@ -509,6 +522,6 @@ class Emitter(Expressions):
         }
 
     def outer_type(self, name: str) -> Type | None:
-        """The type that a variable has so far."""
-        found = self.variables.get(name)
+        """The type that a variable has outside of the block."""
+        found = self.outer.get(name)
         return found.type if isinstance(found, Typed) else None

@@ -8,9 +8,11 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad as torch
 from tensorgrad import devices, dtypes, layouts
+from tensorgrad.jit import operators
 from tensorgrad.jit.scripting import results
-from tensorgrad.jit.scripting.calls import call
+from tensorgrad.jit.scripting.calls import call, listed
 from tensorgrad.jit.scripting.errors import NotSupportedError, NotWritable, UnsupportedNodeError, refused
 from tensorgrad.jit.scripting.source import MISSING
 from tensorgrad.jit.scripting.types import (
@@ -33,7 +35,7 @@ from tensorgrad.jit.scripting.types import (
     tuple_of,
     within,
 )  # fmt: skip
-from tensorgrad.jit.scripting.values import Method, Modules, Object, Ranged, Test, Typed
+from tensorgrad.jit.scripting.values import Method, Modules, Object, Operator, Ranged, Test, Typed
 from tensorgrad.jit.text import identifier, literal
 from tensorgrad.jit.types import number_of
 from tensorgrad.tensor import Tensor
@@ -66,7 +68,8 @@ class Expressions:
         self.variables: dict[str, Any] = {}
         self.declared: Type | None = None
         self.returns: Type | None = None
-        self.nested = self.loops = 0
+        self.outer: dict[str, Any] = {}  # variables as they are outside of the block: their types stay
+        self.loops = 0
         self.unrolled = False
         self.count = 0
         self.names: dict[str, str] = {}
@@ -111,7 +114,7 @@ class Expressions:
         made: Callable | None = getattr(self, f"of_{type(node).__name__.lower()}", None)
         if made is None:
             raise self.refused(f"{type(node).__name__} is not supported", node, UnsupportedNodeError)
-        if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.Call | ast.Tuple):
+        if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.GeneratorExp | ast.Call | ast.Tuple):
             return made(node, wanted)
         return made(node)
 
@@ -173,6 +176,8 @@ class Expressions:
         owner, name = self.value(node.value), node.attr
         if isinstance(owner, Object):
             found = getattr(owner.value, name, MISSING)
+            if found is MISSING and owner.value is torch.ops.aten and operators.on_tensors(name) is not None:
+                return Object(Operator(name))
             if found is MISSING:
                 raise self.refused(f"{owner.value!r:.60} has no attribute {name}", node)
             return Object(found)
@@ -277,6 +282,9 @@ class Expressions:
         """An operation on two values."""
         kind = results.arithmetic(name, one.type, other.type)
         if kind is None:
+            one, other = listed(self, one), listed(self, other)
+            kind = results.arithmetic(name, one.type, other.type)
+        if kind is None:
             raise self.unfit(
                 f"Arguments for call are not valid: {name} of {one.type} and {other.type}", node, one, other
             )
@@ -362,12 +370,10 @@ class Expressions:
         for one in node.values:
             test = self.condition(one)
             if test.static is not None:
-                if test.static is not both:
-                    if not parts:
-                        self.variables = before
-                        return Test(str(test.static), test.static)
-                    parts.append(Test(str(test.static)))
-                    break
+                if test.static is not both:  # it decides, whatever the others are
+                    self.variables = before
+                    del self.lines[start:]
+                    return Test(str(test.static), test.static)
                 continue
             parts.append(test)
             self.learn(test, both)
@@ -544,6 +550,21 @@ class Expressions:
             return Typed(f"{kind}({value.text})", kind)
         raise self.unfit(f"Expected a value of type {kind}, but got {value.type}", node, value, Typed("", kind))
 
+    def several(self, value: Typed, wanted: Type) -> Typed:
+        """A number where a function of `torch.nn.functional` takes a list of them: a list of one."""
+        part, kind = wanted.parts[0], within(value.type)
+        if kind not in (INT, FLOAT) or part not in (kind, FLOAT):
+            return value
+        if kind == value.type:
+            return Typed(f"[{value.text if kind == part else f'float({value.text})'}]", wanted)
+        kept, name = self.kept(value).text, self.fresh()
+        inside = f"unchecked_cast({kind}, {kept})"
+        self.write(f"if torch.__is__({kept}, None):")
+        self.write(f"  {name} = annotate({optional(wanted)}, None)")
+        self.write("else:")
+        self.write(f"  {name} = annotate({optional(wanted)}, [{inside if kind == part else f'float({inside})'}])")
+        return Typed(name, optional(wanted))
+
     # --- items -------------------------------------------------------------------------------------------------------
 
     def iterated(self, value: Any, node: ast.AST) -> Typed:
@@ -701,7 +722,7 @@ class Expressions:
 
     # --- comprehensions ----------------------------------------------------------------------------------------------
 
-    def of_listcomp(self, node: ast.ListComp, wanted: Type | None = None) -> Typed:
+    def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp, wanted: Type | None = None) -> Typed:
         if len(node.generators) != 1 or node.generators[0].is_async:
             raise self.refused(
                 "Only a single generator is supported in a list comprehension", node, UnsupportedNodeError
@@ -742,6 +763,8 @@ class Expressions:
         kind = list_of(found[0])
         self.lines.insert(place, "  " * self.depth + f"{name} = annotate({kind}, [])")
         return Typed(name, kind)
+
+    of_generatorexp = of_listcomp  # a list in TorchScript, too
 
     def do__written(self, node: Any) -> None:
         """The inside of a comprehension."""

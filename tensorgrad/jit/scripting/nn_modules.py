@@ -9,6 +9,8 @@ from typing import Optional
 
 import tensorgrad as torch
 from tensorgrad import nn
+from tensorgrad.jit.scripting import nn_recurrent, nn_transformers
+from tensorgrad.jit.scripting.functional import transposed_padding
 from tensorgrad.nn import functional as F
 from tensorgrad.tensor import Tensor
 
@@ -39,23 +41,83 @@ def batch_norm(self, input: Tensor) -> Tensor:
     )
 
 
+def instance_norm(self, input: Tensor) -> Tensor:
+    statistics = self.training or not self.track_running_stats
+    return torch.ops.aten.instance_norm(
+        input, self.weight, self.bias, self.running_mean, self.running_var, statistics, self.momentum, self.eps, True
+    )
+
+
 def conv1d(self, input: Tensor) -> Tensor:
-    assert self.padding_mode == "zeros", "padding of this mode is not in TorchScript here"
+    if self.padding_mode != "zeros":
+        input = torch.ops.aten.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        return torch.conv1d(input, self.weight, self.bias, self.stride, [0], self.dilation, self.groups)
     return torch.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 def conv2d(self, input: Tensor) -> Tensor:
-    assert self.padding_mode == "zeros", "padding of this mode is not in TorchScript here"
+    if self.padding_mode != "zeros":
+        input = torch.ops.aten.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        return torch.conv2d(input, self.weight, self.bias, self.stride, [0, 0], self.dilation, self.groups)
     return torch.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 def conv3d(self, input: Tensor) -> Tensor:
-    assert self.padding_mode == "zeros", "padding of this mode is not in TorchScript here"
+    if self.padding_mode != "zeros":
+        input = torch.ops.aten.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        return torch.conv3d(input, self.weight, self.bias, self.stride, [0, 0, 0], self.dilation, self.groups)
     return torch.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-def max_pool2d(self, input: Tensor) -> Tensor:
+def conv_transpose1d(self, input: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    more = list(self.output_padding)
+    if output_size is not None:
+        more = transposed_padding(output_size, input, self.kernel_size, self.stride, self.padding, self.dilation)
+    return torch.ops.aten.conv_transpose1d(
+        input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+    )
+
+
+def conv_transpose2d(self, input: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    more = list(self.output_padding)
+    if output_size is not None:
+        more = transposed_padding(output_size, input, self.kernel_size, self.stride, self.padding, self.dilation)
+    return torch.ops.aten.conv_transpose2d(
+        input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+    )
+
+
+def conv_transpose3d(self, input: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    more = list(self.output_padding)
+    if output_size is not None:
+        more = transposed_padding(output_size, input, self.kernel_size, self.stride, self.padding, self.dilation)
+    return torch.ops.aten.conv_transpose3d(
+        input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+    )
+
+
+def max_pool1d(self, input: Tensor):
+    if self.return_indices:
+        return torch.ops.aten.max_pool1d_with_indices(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
+    return torch.ops.aten.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+
+def max_pool2d(self, input: Tensor):
+    if self.return_indices:
+        return torch.ops.aten.max_pool2d_with_indices(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
     return torch.ops.aten.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+
+def max_pool3d(self, input: Tensor):
+    if self.return_indices:
+        return torch.ops.aten.max_pool3d_with_indices(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
+    return torch.ops.aten.max_pool3d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 def avg_pool2d(self, input: Tensor) -> Tensor:
@@ -66,6 +128,18 @@ def avg_pool2d(self, input: Tensor) -> Tensor:
 
 def adaptive_avg_pool2d(self, input: Tensor) -> Tensor:
     return torch.ops.aten.adaptive_avg_pool2d(input, self.output_size)
+
+
+def pixel_shuffle(self, input: Tensor) -> Tensor:
+    return torch.ops.aten.pixel_shuffle(input, self.upscale_factor)
+
+
+def pixel_unshuffle(self, input: Tensor) -> Tensor:
+    return torch.ops.aten.pixel_unshuffle(input, self.downscale_factor)
+
+
+def channel_shuffle(self, input: Tensor) -> Tensor:
+    return torch.ops.aten.channel_shuffle(input, self.groups)
 
 
 def flatten(self, input: Tensor) -> Tensor:
@@ -80,36 +154,13 @@ def embedding(self, input: Tensor) -> Tensor:
     return F.embedding(input, self.weight, self.padding_idx)
 
 
-def lstm(self, input: Tensor, hx: Optional[tuple[Tensor, Tensor]] = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    assert input.dim() == 3, "an LSTM takes batches in TorchScript here"
-    size = input.size(0) if self.batch_first else input.size(1)
-    count = self.num_layers * (2 if self.bidirectional else 1)
-    if hx is None:
-        zeros = torch.zeros(count, size, self.hidden_size, dtype=input.dtype, device=input.device)
-        hx = (zeros, zeros)
-    h, c = hx
-    result = torch.ops.aten.lstm(
-        input, [h, c], self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
-        self.batch_first,
-    )  # fmt: skip
-    return result[0], (result[1], result[2])
-
-
-def gru(self, input: Tensor, hx: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
-    assert input.dim() == 3, "a GRU takes batches in TorchScript here"
-    size = input.size(0) if self.batch_first else input.size(1)
-    count = self.num_layers * (2 if self.bidirectional else 1)
-    if hx is None:
-        hx = torch.zeros(count, size, self.hidden_size, dtype=input.dtype, device=input.device)
-    return torch.ops.aten.gru(
-        input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
-        self.batch_first,
-    )  # fmt: skip
-
-
 FORWARDS = {
     nn.Sequential: sequential, nn.BatchNorm1d: batch_norm, nn.BatchNorm2d: batch_norm, nn.BatchNorm3d: batch_norm,
-    nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d, nn.MaxPool2d: max_pool2d, nn.AvgPool2d: avg_pool2d,
-    nn.AdaptiveAvgPool2d: adaptive_avg_pool2d, nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.LSTM: lstm,
-    nn.GRU: gru, nn.Embedding: embedding,
+    nn.InstanceNorm1d: instance_norm, nn.InstanceNorm2d: instance_norm, nn.InstanceNorm3d: instance_norm,
+    nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d, nn.ConvTranspose1d: conv_transpose1d,
+    nn.ConvTranspose2d: conv_transpose2d, nn.ConvTranspose3d: conv_transpose3d, nn.MaxPool1d: max_pool1d,
+    nn.MaxPool2d: max_pool2d, nn.MaxPool3d: max_pool3d, nn.AvgPool2d: avg_pool2d, nn.PixelShuffle: pixel_shuffle,
+    nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d, nn.ChannelShuffle: channel_shuffle,
+    nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.Embedding: embedding, **nn_recurrent.FORWARDS,
+    **nn_transformers.FORWARDS,
 }  # fmt: skip

@@ -8,20 +8,20 @@ import inspect
 from typing import Any
 
 from tensorgrad import nn
+from tensorgrad.jit import overloads
 from tensorgrad.jit.program import Program
 from tensorgrad.jit.scripting import functional
-from tensorgrad.jit.scripting.calls import _listed
+from tensorgrad.jit.scripting.calls import listed
 from tensorgrad.jit.scripting.emitter import Emitter
 from tensorgrad.jit.scripting.errors import FrontendError, NotWritable
 from tensorgrad.jit.scripting.nn_modules import FORWARDS
 from tensorgrad.jit.scripting.source import ClassSource, Source
 from tensorgrad.jit.scripting.types import (
     BOOL,
-    FLOAT,
-    INT,
     NONE,
     TENSOR,
     Type,
+    fits,
     list_of,
     of_annotation,
     of_node,
@@ -98,7 +98,9 @@ class Unit:
     def name(self, what: Any, short: str) -> str:
         """A full name for a function or class."""
         module = getattr(what, "__module__", "") or ""
-        module = module.replace("tensorgrad.jit.scripting.functional", "torch.nn.functional")
+        for written in ("functional", "losses", "nn_modules", "nn_recurrent", "nn_transformers"):
+            if module == f"tensorgrad.jit.scripting.{written}":
+                module = "torch.nn.functional"
         if module.startswith("tensorgrad.nn."):
             module = module.replace("tensorgrad.nn.", "torch.nn.modules.")
         parts = [p if p.isidentifier() else identifier(p) for p in module.split(".") if p and p != "__main__"]
@@ -172,7 +174,7 @@ class Unit:
                 if kind.name == "float" and value.type.name == "int":
                     value = Typed(str(float(defaults[argument.arg])), kind)
                 elif kind.name == "List" and value.type.name == "Tuple":
-                    value = _listed(value)
+                    value = listed(emitter, value)
                 default = (
                     emitter.as_type(value, kind, tree).text.removeprefix(f"annotate({kind}, ").removesuffix(")")
                     if value.type == NONE
@@ -245,10 +247,9 @@ class Unit:
         value = e.typed(node, kind)
         wanted = kind.parts[0] if kind.name == "Optional" else kind
         if wanted.name == "List" and value.type.name == "Tuple":
-            value = _listed(value)
-        if wanted.name == "List" and library and value.type in (wanted.parts[0], INT, FLOAT):  # of images
-            text = value.text if value.type == wanted.parts[0] else f"{wanted.parts[0]}({value.text})"
-            value = Typed(f"[{text}, {text}]", wanted)
+            value = listed(e, value)
+        if wanted.name == "List" and library:
+            value = e.several(value, wanted)
         return e.as_type(value, kind, node)
 
     # --- classes -----------------------------------------------------------------------------------------------------
@@ -414,7 +415,8 @@ class Unit:
         if inspect.isfunction(found):
             return Method(owner, name)
         if isinstance(found, property):
-            raise NotWritable(f"the property {name}")
+            signature = self._compiled_method(owner, f"__{name}_getter", found.fget)
+            return Typed(f"{owner.text}.{signature.name}()", signature.returns or TENSOR)
         return Object(found)
 
     def method(self, owner: Modules, name: str) -> Signature:
@@ -435,10 +437,18 @@ class Unit:
             function = own or function
         if name in vars(module) or not callable(function):
             raise NotWritable(f"{type(module).__name__} has no method {name} of its class")
+        return self._compiled_method(owner, name, function)
+
+    def _compiled_method(self, owner: Modules, name: str, function: Any, declared: Any = None) -> Signature:
+        """Compiles a function as a method of a module. `declared`: the function that has its annotations."""
+        module, cls = owner.module, owner.cls
+        if name in cls.methods:
+            return cls.methods[name]
         if modifier(function) == "ignore":
             raise NotWritable(f"{type(module).__name__}.{name} is ignored: it runs as Python")
         source = Source(function)
-        signature, emitter = self._signature(source, name, Modules("self", module, cls))
+        signature, emitter = self._signature(Source(declared or function), name, Modules("self", module, cls))
+        emitter.source, emitter.tree = source, source.tree
         cls.methods[name] = signature
         try:
             self._body(signature, emitter, source, name, f"self: {cls.name}")
@@ -457,7 +467,25 @@ class Unit:
             return (
                 owner if name in ("values", "children") else keys if name == "keys" else Items([_Names(owner), owner])
             )
+        function = getattr(type(owner.module), name, None)
+        forms = overloads.of(function) if inspect.isfunction(function) else ()
+        if forms:
+            number = self._overload(e, forms, node)
+            signature = self._compiled_method(owner, f"{name}__{number}", function, forms[number])
+            return self._called(e, signature, f"{owner.text}.{signature.name}", node)
         return self._called(e, self.method(owner, name), f"{owner.text}.{name}", node)
+
+    def _overload(self, e: Any, forms: tuple[Any, ...], node: ast.Call) -> int:
+        """Which of several declarations of a method takes the arguments of a call."""
+        lines = len(e.lines)
+        given = [e.typed(a).type for a in node.args]
+        del e.lines[lines:]
+        for number, form in enumerate(forms):
+            signature, _ = self._signature(Source(form), "", Object(None))
+            wanted = [kind for _, kind, _ in signature.parameters[: len(given)]]
+            if len(wanted) == len(given) and all(map(fits, given, wanted)):
+                return number
+        raise e.refused("the arguments fit none of the overloads", node)
 
     # --- the program -------------------------------------------------------------------------------------------------
 

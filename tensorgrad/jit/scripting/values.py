@@ -20,6 +20,12 @@ class Object(NamedTuple):
     value: Any
 
 
+class Operator(NamedTuple):
+    """An operator of programs that `torch.ops` does not have here."""
+
+    name: str
+
+
 class Method(NamedTuple):
     """A method of a value or module, which is called next."""
 
