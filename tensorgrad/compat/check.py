@@ -82,7 +82,7 @@ def in_wheel(wheel: Path) -> list[File]:
     """The Python files in a wheel, which is neither installed nor unpacked.
 
     Raises:
-        ValueError: If it is no wheel.
+        ValueError: If it is not a wheel.
     """
     try:
         archive = zipfile.ZipFile(wheel)
