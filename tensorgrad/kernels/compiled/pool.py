@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
+from tensorgrad.kernels.compiled.casts import bits, code, is_half
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.moments import row_sum
@@ -21,11 +22,13 @@ from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
 from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout, move
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, TWO_BYTES, Storage, rounded, widened
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
 from tensorgrad.rows import kernel_tables
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _LARGE = 2**30  # indices within a plane are 32-bit
+_STRETCH = 2048  # numbers that stay in a first-level cache
 _TOGETHER = 8  # channels from which on whole points are added, if they lie together
 _NONE = np.uint8(255)  # no tap of the window yet: more taps than this have no numbers
 _NO_PLACES = np.empty(0, np.uint8)  # placeholder when places are not needed
@@ -165,6 +168,27 @@ def _max_of_four():
 
 
 @lru_cache(maxsize=1)
+def _max_of_four_halves():
+    @shared(f"void({TWO_BYTES.maps}, {TWO_BYTES.maps}, uint8[::1], boolean, int64, int64)")
+    def loop(x, out, places, brain, first, last):
+        """The same for numbers of two bytes, some rows of windows at a time."""
+        height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
+        x, out, rows = x.reshape(-1), out.reshape(-1), max(1, min(points_y, _STRETCH // (2 * width)))
+        numbers, best = np.empty(2 * rows * width, np.float32), np.empty(rows * points_x, np.float32)
+        for n in range(first, last):
+            for y in range(0, points_y, rows):
+                count = min(rows, points_y - y)
+                at, to = (n * height + 2 * y) * width, (n * points_y + y) * points_x
+                read, made = 2 * count * width, count * points_x
+                widened(x[at : at + read], numbers[:read], brain)
+                here = places[to : to + made]
+                largest_of_planes(numbers[:read], 0, 1, 2 * count, width, count, points_x, best[:made], here, 0)
+                rounded(best[:made], out[to : to + made], brain)
+
+    return loop
+
+
+@lru_cache(maxsize=1)
 def _max_of_windows():
     @shared(
         f"void({_IMAGES}, {_IMAGES}, uint8[::1], int64[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, int64, "
@@ -287,13 +311,16 @@ def _maxima(x, windows, asked: bool):
         return NotImplemented
     if x.__class__ is np.ndarray and x.dtype is F32 and not x.flags.c_contiguous:
         return _maxima_of_points(x, windows, asked)
-    plan = _max_plan(x.shape, *windows) if suits(x) else None
-    if plan is None:
+    kind = code(x)
+    plan = None if kind is None else _max_plan(x.shape, *windows)
+    if plan is None or (kind and not plan.four):
         return NotImplemented
-    out = np.empty(plan.shape, F32)
+    out = np.empty(plan.shape, x.dtype)
     places = np.empty(plan.shape, np.uint8) if asked else _NO_PLACES
-    given = (x, out, places.reshape(-1), *plan.rest)
-    if plan.four:
+    given = (bits(x), bits(out), places.reshape(-1), *plan.rest)
+    if kind:
+        thread_pool.run(_max_of_four_halves(), x.shape[0] * x.shape[1], (*given, x.dtype.char == "E"), plan.work)
+    elif plan.four:
         thread_pool.run(_max_of_four(), x.shape[0] * x.shape[1], given, plan.work)
     else:
         thread_pool.run(_max_of_windows(), plan.tiles, given, plan.work)
@@ -308,30 +335,41 @@ def _max_pool_values(x, *windows):
     return _maxima(x, windows, False)
 
 
-@lru_cache(maxsize=1)
-def _max_of_windows_grad():
-    @shared(f"void({_ROW}, uint8[::1], {_ROW}, int64[::1], UniTuple(int64, 9), int64, int64)")
-    def loop(g, places, out, table, sizes, first, last):
+def _max_of_windows_grad_loop(form: Storage):
+    scratch, read, place, write = form.of_rows
+
+    @shared(f"void({form.row}, uint8[::1], {form.row}, int64[::1], UniTuple(int64, 9), boolean, int64, int64)")
+    def loop(g, places, out, table, sizes, brain, first, last):
         """Processes any windows, of planes that have one channel each, or of images whose channels lie together."""
         channels, size_y, size_x, points_y, points_x, step_y, step_x, pad_y, pad_x = sizes
-        size = size_y * size_x
+        size, points = size_y * size_x * channels, points_y * points_x * channels
+        sums, held = scratch(size), scratch(points)
         for n in range(first, last):
-            out[n * size * channels : (n + 1) * size * channels] = 0
+            to = place(out[n * size : (n + 1) * size], sums)
+            slopes, taps = read(g[n * points : (n + 1) * points], held, brain), places[n * points : (n + 1) * points]
+            to[:] = 0
             for i in range(points_y):
-                at = np.uint64((n * points_y + i) * points_x * channels)
-                corner = n * size + (i * step_y - pad_y) * size_x - pad_x
+                at = np.uint64(i * points_x * channels)
+                corner = (i * step_y - pad_y) * size_x - pad_x
                 if channels == 1:
                     for j in range(np.uint64(points_x)):
-                        out[np.uint64(corner + table[np.uint64(places[at + j])])] += g[at + j]
+                        to[np.uint64(corner + table[np.uint64(taps[at + j])])] += slopes[at + j]
                         corner += step_x
                     continue
                 for _ in range(points_x):
                     for c in range(np.uint64(channels)):
-                        point = corner + table[np.uint64(places[at + c])]
-                        out[np.uint64(point * channels) + c] += g[at + c]
+                        point = corner + table[np.uint64(taps[at + c])]
+                        to[np.uint64(point * channels) + c] += slopes[at + c]
                     at, corner = at + np.uint64(channels), corner + step_x
+            write(to, out[n * size : (n + 1) * size], brain)
 
     return loop
+
+
+@lru_cache(maxsize=1)
+def _max_of_windows_grad():
+    """The loops for each way in which numbers are stored."""
+    return [_max_of_windows_grad_loop(form) for form in STORAGES]
 
 
 @lru_cache(maxsize=1)
@@ -356,11 +394,12 @@ def _places_of_taps(kernel, dilation, width):
 
 def _max_pool_grad(g, indices, x_shape, windows=None):
     """Adds up the gradients `g` at the maxima of windows, which are numbers of taps (uint8), or indices."""
-    if len(x_shape) != 4 or not g.size or g.__class__ is not np.ndarray or g.dtype is not F32:
+    half = is_half(g)
+    if len(x_shape) != 4 or not g.size or g.__class__ is not np.ndarray or not (half or g.dtype is F32):
         return NotImplemented
     planes, size, points = x_shape[0] * x_shape[1], tuple(x_shape[2:]), g.shape[2:]
     if indices.dtype == np.int64:
-        if not (g.flags.c_contiguous and indices.flags.c_contiguous):
+        if half or not (g.flags.c_contiguous and indices.flags.c_contiguous):
             return NotImplemented
         out = np.empty(x_shape, F32)
         given = _planes(g), _planes(indices), _planes(out)
@@ -374,10 +413,10 @@ def _max_pool_grad(g, indices, x_shape, windows=None):
         g, indices = in_rows(g.transpose(0, 2, 3, 1)), np.ascontiguousarray(indices.transpose(0, 2, 3, 1))
     elif not g.flags.c_contiguous:
         return NotImplemented
-    out, table = np.empty(shape, F32), _places_of_taps(kernel, dilation, size[1])
+    out, table = np.empty(shape, g.dtype), _places_of_taps(kernel, dilation, size[1])
     sizes = (channels, *size, *points, *stride, *padding)
-    places = (g.reshape(-1), indices.reshape(-1), out.reshape(-1), table, sizes)
-    thread_pool.run(_max_of_windows_grad(), count, places, out.size + 2 * g.size)
+    flat = (bits(g).reshape(-1), indices.reshape(-1), bits(out).reshape(-1), table, sizes, g.dtype.char == "E")
+    thread_pool.run(_max_of_windows_grad()[half], count, flat, out.size + 2 * g.size)
     return out.transpose(0, 3, 1, 2) if together else out
 
 
@@ -571,8 +610,8 @@ def _adaptive_avg_pool_grad():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows, _max_of_points),
-    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows, _max_of_points),
+    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_four_halves, _max_of_windows, _max_of_points),
+    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_four_halves, _max_of_windows, _max_of_points),
     "max_pool_grad": with_loops(_max_pool_grad, _max_of_windows_grad, _max_at_indices_grad),
     "avg_pool": _avg_pool,
     "avg_pool_grad": _avg_pool_grad,
