@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 _DECLARED: dict[str, list[Any]] = {}
@@ -13,6 +14,8 @@ def _name(function: Any) -> str:
 
 def declare(function: Any) -> Any:
     """Remembers one declaration, and returns it. The function of the same name that follows has the source."""
+    if not inspect.isfunction(function):
+        return function
     found = _DECLARED.setdefault(_name(function), [])
     if found and found[-1].__code__.co_firstlineno >= function.__code__.co_firstlineno:
         found.clear()  # the class is made once more
