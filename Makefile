@@ -51,8 +51,13 @@ check: $(VENV)/.dev ## lint, format and types; writes the type stubs for editors
 	@$(RUN) -m tensorgrad._stubs
 	@$(RUN) -m mypy
 
+# All pages are read (-E), as they contain docstrings. What they were built from is noted, for tests/docs/test_docs.py:
+# it builds them again only if that has changed.
 docs: $(VENV)/.docs ## build the documentation into build/docs; a warning is an error
-	@$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
+	@mkdir -p build && rm -f build/docs-passed
+	@git ls-files --cached --others --exclude-standard >build/docs-begun 2>/dev/null || true
+	@$(RUN) -m sphinx -E -b html -n -W --keep-going -q docs build/docs
+	@mv build/docs-begun build/docs-passed
 	@echo 'build/docs/index.html'
 
 clean: ## remove everything that these targets created
@@ -72,17 +77,18 @@ $(VENV)/.examples: $(PACKAGES) $(RUN)
 	@$(INSTALL) '.[examples]'
 	@touch $@
 
-# All at once; torch and numba separately where that fails, so that the rest is available even where they have no wheels.
+# All at once, as each time the package is built; torch and numba separately where that fails, so that the rest is
+# available even where they have no wheels. (The tests of the documentation build pages.)
 $(VENV)/.test: $(PACKAGES) $(RUN)
 	@$(RUN) tools/space.py 4 .
 	@echo 'installing tensorgrad and the dependencies of its tests, including torch, into $(VENV)'
-	@$(INSTALL) '.[test-tools,examples,dev,test,kernels]' --only-binary torch,numba,llvmlite >$(VENV)/all.log 2>&1 || { \
-	  $(INSTALL) '.[test-tools,examples,dev]' && { \
+	@$(INSTALL) '.[test-tools,examples,dev,docs,test,kernels]' --only-binary torch,numba,llvmlite >$(VENV)/all.log 2>&1 || { \
+	  $(INSTALL) '.[test-tools,examples,dev,docs]' && { \
 	  $(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
 	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'; } && { \
 	  $(INSTALL) '.[kernels]' --only-binary numba,llvmlite >$(VENV)/kernels.log 2>&1 || \
 	  echo 'numba could not be installed (see $(VENV)/kernels.log): the tests will run with NumPy only'; }; }
-	@touch $@ $(VENV)/.examples $(VENV)/.dev
+	@touch $@ $(VENV)/.examples $(VENV)/.dev $(VENV)/.docs
 
 $(VENV)/.dev: $(PACKAGES) $(RUN)
 	@echo 'installing tensorgrad, ruff and mypy into $(VENV)'
