@@ -385,7 +385,8 @@ def test_errors_of_spectrograms(torch):
         options = {"input": x, "n_fft": 8, "return_complex": True, **call} if call else {"input": x, "n_fft": 8}
         said.append(quietly(error, torch.stft, **options))
     for call in back:
-        said.append(quietly(error, torch.istft, **{"input": X, "n_fft": 8, **call}))
+        text = quietly(error, torch.istft, **{"input": X, "n_fft": 8, **call})
+        said.append(text.replace(" (position 2)", ""))  # which arguments are named is not known of a call with **
     # Behind the first line PyTorch prints a tensor's type; where nothing is left, it has a reduction complain.
     return [s.partition("\n")[0] if "min()" not in s and "length=0" not in s else s.partition(":")[0] for s in said]
 
