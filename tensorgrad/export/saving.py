@@ -30,6 +30,7 @@ from tensorgrad.fx import GraphModule, Node
 from tensorgrad.layouts import layout, memory_format
 from tensorgrad.serialization import archive
 from tensorgrad.serialization.tables import bytes_of
+from tensorgrad.system.progress import progress, say
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils import _pytree
 from tensorgrad.version import __version__ as torch_version
@@ -83,8 +84,9 @@ def save(
 
 
 def _write(file: Any, folder: str, entries: list[tuple[str, Any]]) -> None:
-    with archive.Writer(file, folder) as writer:
+    with progress("export.save"), archive.Writer(file, folder) as writer:
         for name, content in entries:
+            say(f"writing {name}")
             writer.add(name, content)
 
 

@@ -35,6 +35,7 @@ from tensorgrad.export.tracer import Tracer, traced_call
 from tensorgrad.fx import Node
 from tensorgrad.nn import Module
 from tensorgrad.onnx.dimensions import TRIALS
+from tensorgrad.system.progress import progress, say
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils import _pytree
 
@@ -110,7 +111,7 @@ def export(
     def tracer() -> Tracer:
         return Tracer(constants, calls=ModuleCalls(mod, tuple(preserve_module_call_signature)))
 
-    with kept([t for _, _, t in lifted]):
+    with kept([t for _, _, t in lifted]), progress("export"):
         EXPORTING.append(True)
         try:
             traced, dynamic = traces(call, inputs, list(zip(users, leaves, strict=True)), constraints, tracer)
@@ -290,11 +291,13 @@ def traces(
     problem: Exception | None = None
     for chosen in _choices(constraints, users):
         if not chosen:
+            say("running the model")
             traced = Traced(call, lifted, users, make)
             traced.finish()
             return traced, Dynamic()
         roots = {c.root: _size(c, users) for c in reversed(chosen)}
         for sizes in _trials(chosen, roots):
+            say(f"running the model at {len(sizes)} sizes")
             try:
                 found = [Traced(call, lifted, _resized(users, chosen, given), make) for given in sizes]
                 return _merged(found, chosen, sizes)

@@ -25,6 +25,7 @@ from tensorgrad.onnx.model import IR_VERSIONS, Graph, Model, Node, ValueInfo, el
 from tensorgrad.onnx.program import ONNXProgram
 from tensorgrad.onnx.sizes import Size, unified
 from tensorgrad.rows.switches import LOCAL
+from tensorgrad.system.progress import progress, say
 from tensorgrad.tensor import Tensor
 
 DEFAULT_OPSET = 20
@@ -97,7 +98,8 @@ def export(
         args: its positional arguments: a tuple, or one tensor.
         f: a path to write to, or (with `dynamo=False`) a file. Without it the program is only returned.
         kwargs: its other arguments.
-        verbose: whether to print a summary; by default it is not.
+        verbose: whether to print each step and a summary. By default a terminal shows the current step, in a line that
+            is gone at the end; with False nothing is said.
         input_names, output_names: names for the inputs and outputs, in order.
         opset_version: the version of ONNX's operators, 18 to 23; 20 by default.
         dynamo: whether an `ONNXProgram` is returned. With False, the older form, the file is all.
@@ -143,23 +145,26 @@ def export(
         args, kwargs = args[:-1], dict(args[-1])
     if LOCAL.transforms:
         raise RuntimeError("onnx.export(): cannot begin inside of vmap, jvp or a recording")
-    with _mode(model, training), _state_kept(model):
-        _EXPORTING.append(True)
-        try:
-            made = _exported(
-                model, args, kwargs, opset, list(input_names or ()), list(output_names or ()), dynamic_axes,
-                dynamic_shapes, _table(custom_translation_table), dict(custom_opsets or {}),
+    with progress("onnx.export", verbose):
+        with _mode(model, training), _state_kept(model):
+            _EXPORTING.append(True)
+            try:
+                made = _exported(
+                    model, args, kwargs, opset, list(input_names or ()), list(output_names or ()), dynamic_axes,
+                    dynamic_shapes, _table(custom_translation_table), dict(custom_opsets or {}),
+                )  # fmt: skip
+            finally:
+                _EXPORTING.pop()
+            program = ONNXProgram(made)
+            if verify:
+                say("running the program with onnxruntime")
+                _verify(program, model, args, kwargs)
+        if f is not None:
+            say("writing the file")
+            program.save(
+                f, include_initializers=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
+                external_data=external_data if dynamo and not hasattr(f, "write") else None,
             )  # fmt: skip
-        finally:
-            _EXPORTING.pop()
-        program = ONNXProgram(made)
-        if verify:
-            _verify(program, model, args, kwargs)
-    if f is not None:
-        program.save(
-            f, include_initializers=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
-            external_data=external_data if dynamo and not hasattr(f, "write") else None,
-        )  # fmt: skip
     if verbose:
         print(program)
     return program if dynamo else None
@@ -209,6 +214,7 @@ def _exported(
     examples = list(tensors((args, kwargs)))
     if len(input_names) > len(examples):
         raise ValueError(f"onnx.export(): {len(input_names)} input_names for {len(examples)} tensors")
+    say("running the model")
     with no_grad():
         first = _recorded(model, args, kwargs)
     _warn_of_reads(first)
@@ -230,6 +236,7 @@ def _exported(
         return _translated(model, [first], names, output_names, opset, custom, custom_opsets, [], {})
     problem: Exception | None = None
     for sizes in trials(dimensions):
+        say(f"running the model at {len(sizes)} sizes")
         try:
             with no_grad():
                 given = [resized((args, kwargs), examples, dimensions, chosen) for chosen in sizes]

@@ -22,8 +22,10 @@ from tensorgrad.onnx.errors import OnnxExporterError, SymbolicValueError, Unsupp
 from tensorgrad.onnx.model import element_type
 from tensorgrad.onnx.sizes import Size, Step, Varying, unified
 from tensorgrad.onnx.translations import TABLE
+from tensorgrad.system.progress import say
 from tensorgrad.tensor import Tensor
 
+_TOLD = 100  # operations between two messages
 LARGEST_FOLDED = 2**20  # elements of a constant that is computed when the program is exported
 
 
@@ -149,7 +151,9 @@ class _Program:
 
     def run(self) -> list[Place]:
         results: list[Place] = []
-        for step in self.steps:
+        for i, step in enumerate(self.steps):
+            if i % _TOLD == 0:
+                say(f"translating operation {i + 1} of {len(self.steps)}")
             node = step.node
             if node.op == "output":
                 results = [self.places[n] for n in self._tensors(step.args)]
