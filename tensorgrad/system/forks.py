@@ -81,7 +81,7 @@ def _importing() -> bool:
     return False
 
 
-_NEEDED = ("numpy", "tensorgrad", "torch")  # in addition to the standard library
+_NEEDED = ("ml_dtypes", "numpy", "tensorgrad", "torch")  # in addition to the standard library
 
 
 def _in_parent() -> None:
