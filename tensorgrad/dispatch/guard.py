@@ -304,7 +304,7 @@ def _factors(function) -> list[str]:
 
 
 def _plain_values(function) -> list[tuple[str, str, bool]]:
-    """Name, type and whether it may be None of each parameter that is an int, a float or a str."""
+    """Name, type and whether it may be None of each parameter that is an int, a float, a number or a str."""
     found = []
     for p in _parameters(function).values():
         annotation, _, none = ("" if p.annotation is p.empty else str(p.annotation)).partition(" | ")

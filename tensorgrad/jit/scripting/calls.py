@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad import devices
+from tensorgrad import devices, dtypes
 from tensorgrad.jit.plain_operators import PLAIN
 from tensorgrad.jit.scripting import functional, results
 from tensorgrad.jit.scripting.errors import NotWritable, UnsupportedNodeError
@@ -31,6 +31,7 @@ from tensorgrad.jit.scripting.types import (
     tuple_of,
 )  # fmt: skip
 from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Operator, Ranged, Typed
+from tensorgrad.jit.types import number_of
 from tensorgrad.nn import functional as F
 from tensorgrad.size import Size
 
@@ -109,8 +110,8 @@ def _method(e: Any, owner: Typed, name: str, node: ast.Call, wanted: Type | None
 def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node: ast.AST) -> Typed:
     """A call of an operator on tensors."""
     named = dict(named)
-    if len(args) == 1 and not named and name in DTYPES:
-        name, named = "to", {"dtype": Typed(str(DTYPES[name]), INT)}
+    if len(args) == 1 and not named and name in CASTS:
+        name, named = "to", {"dtype": Typed(str(number_of(CASTS[name])), INT)}
     if name in AXES:
         named = {{"axis": "dim", "keepdims": "keepdim"}.get(k, k): v for k, v in named.items()}
     if name == "to" and len(args) > 1 and args[1].type == STR:
@@ -143,18 +144,12 @@ AXES = frozenset(
     ("all", "amax", "amin", "any", "argmax", "argmin", "cat", "max", "mean", "min", "norm", "prod", "softmax",
      "squeeze", "stack", "std", "sum", "unsqueeze", "var")
 )  # fmt: skip
-DTYPES = {
-    "float": 6,
-    "double": 7,
-    "half": 5,
-    "long": 4,
-    "int": 3,
-    "bool": 11,
-    "byte": 0,
-    "char": 1,
-    "short": 2,
-    "bfloat16": 15,
-}
+# Methods that are casts.
+CASTS = {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "long": dtypes.int64,
+    "int": dtypes.int32, "bool": dtypes.bool, "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16,
+    "bfloat16": dtypes.bfloat16,
+}  # fmt: skip
 
 
 def listed(e: Any, value: Typed) -> Typed:

@@ -98,19 +98,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     return torch.ops.aten.threshold(input, threshold, value)
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if inplace:
-        return torch.ops.aten.feature_dropout_(input, p, training)
-    return torch.ops.aten.feature_dropout(input, p, training)
-
-
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if inplace:
-        return torch.ops.aten.feature_dropout_(input, p, training)
-    return torch.ops.aten.feature_dropout(input, p, training)
-
-
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if inplace:
         return torch.ops.aten.feature_dropout_(input, p, training)
     return torch.ops.aten.feature_dropout(input, p, training)
@@ -579,9 +567,9 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         embedding_bag, relu, leaky_relu, elu, hardtanh, relu6, silu, mish, hardswish, hardsigmoid, selu, celu, gelu,
-        dropout, rrelu, threshold, dropout1d, dropout2d, dropout3d, alpha_dropout, feature_alpha_dropout, softmax,
+        dropout, rrelu, threshold, alpha_dropout, feature_alpha_dropout, softmax,
         log_softmax, softmin, normalize, layer_norm, embedding, batch_norm, instance_norm, interpolate, affine_grid,
         grid_sample, multi_head_attention_forward, softsign, tanhshrink, adaptive_max_pool1d, adaptive_max_pool2d,
         adaptive_max_pool3d, lp_pool1d, lp_pool2d, local_response_norm, *LOSSES,
     )
-}  # fmt: skip
+} | dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), feature_dropout)  # fmt: skip
