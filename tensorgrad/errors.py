@@ -163,7 +163,10 @@ def as_integer(value, argument: str, wanted: str = "int") -> int:
 def as_integers(values, argument: str) -> tuple[int, ...]:
     """Returns the integers of a list, or the one integer that was given in its place. Raises: as `as_integer`."""
     values = values if isinstance(values, tuple | list) else (values,)
-    return tuple([as_integer(value, argument, "tuple of ints") for value in values])
+    return tuple([
+        v if v.__class__ is int and -1 << 63 <= v < 1 << 63 else as_integer(v, argument, "tuple of ints")
+        for v in values
+    ])  # fmt: skip
 
 
 def wrong_argument(value, argument: str, wanted: str) -> TypeError:
