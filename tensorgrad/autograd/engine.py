@@ -114,39 +114,29 @@ def _run_plain(roots, keep_graph: bool) -> list | None:
                 continue
             target, nr = edge
             if target.__class__ is Node and grad is not None:
-                outputs, given = target.outputs, grad._array
-                shape, dtype, _ = outputs[nr]
-                if given.shape != shape or given.dtype is not dtype:
+                shape, dtype, _ = target.outputs[nr]
+                if grad._array.shape != shape or grad._array.dtype is not dtype:
                     grad = fit(grad, shape, dtype, node, (edges, edge))
                 slots = grads.get(target)
                 if slots is None:
-                    grads[target] = [grad] if len(outputs) == 1 else _only(grad, nr, len(outputs))
+                    slots = grads[target] = [None] * len(target.outputs)
                     heappush(ready, (-target.sequence_nr, target))
-                else:
-                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
+                slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
             elif target.__class__ in PLAIN and target._hooks is None and grad is not None:
-                array, given = target._array, grad._array
-                if (given.shape != array.shape or given.dtype is not array.dtype) and target._requires_grad is True:
-                    grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
                 if target._requires_grad is not True:
-                    pass  # detached or no longer requires grad; or a view created without grad
-                elif target._grad is not None or several_threads:
+                    continue  # detached or no longer requires grad; or a view created without grad
+                array = target._array
+                if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
+                    grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
+                if target._grad is not None or several_threads:
                     accumulate(target, grad, False)
-                elif (
-                    getrefcount(grad) <= ALONE_IN_LOOP
-                    and grad._memory is None
-                    and given.strides == array.strides
-                    and getattr(given, "base", given) is None
-                ):  # the usual case of `owned`: new memory, which is dense
-                    grad._edge, grad._requires_grad, grad._view = None, False, None
-                    target._grad = grad
                 else:
                     target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
             else:
                 return [node, *zip((edge, grad), *pairs), grads, ready]
         if not ready:
             return None
-        pairs = grad = given = slots = edge = results = None  # type: ignore[assignment]
+        pairs = grad = slots = edge = results = None  # type: ignore[assignment]
         node = heappop(ready)[1]
         if node.__class__ is not Node or node.hooks is not None:
             heappush(ready, (-node.sequence_nr, node))
@@ -226,13 +216,6 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
 
 
 LOOPS = _run_plain.__code__, _run_carefully.__code__  # in whose frames `node` is the one that runs
-
-
-def _only(grad, nr: int, count: int) -> list:
-    """The gradients of a node's outputs, of which one has arrived."""
-    slots: list = [None] * count
-    slots[nr] = grad
-    return slots
 
 
 def _index_of(edges, edge) -> int:
@@ -516,6 +499,14 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
     copy has the leaf's memory order, or is row-major if the leaf has gaps, since users call `.grad.view(...)`.
     """
     array, like, order = grad._array, leaf._array, None
+    if (
+        references <= ALONE
+        and grad._memory is None
+        and array.strides == like.strides
+        and getattr(array, "base", array) is None
+    ):  # the usual case: new memory, which is dense
+        grad._edge, grad._requires_grad, grad._view = None, False, None
+        return grad
     alone = references <= ALONE and (grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT)
     fits = array.flags.c_contiguous
     if not like.flags.c_contiguous and like.ndim > 1 and STORAGES[array.__class__].layout is strided:
@@ -633,6 +624,5 @@ def _count_kept(value: object) -> int:
 
 # The `getrefcount` of an object referenced by a single local variable (or slot), which differs between Python versions.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
-ALONE_IN_LOOP = _count_in_loop()
-BY_THE_LOOP = ALONE_IN_LOOP - ALONE  # additional references held by a loop over a node's results
+BY_THE_LOOP = _count_in_loop() - ALONE  # additional references held by a loop over a node's results
 BY_RUN = _count_in_run() - ALONE  # the same, seen from `keep_gradient`
