@@ -158,7 +158,7 @@ _LAZY = (  # modules that are loaded on first use
     "export", "functional",
     "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
     "optim", "overrides", "profiler",
-    "quantization", "quasirandom", "signal", "special", "testing", "types", "utils",
+    "quantization", "quasirandom", "signal", "sparse", "special", "testing", "types", "utils",
     "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
@@ -173,7 +173,7 @@ _ELSEWHERE = {
     "quantize": "tensorgrad.quantized",
 }  # likewise; single names
 
-from tensorgrad import amp, checks, serialization, sparse, tensor_types
+from tensorgrad import amp, checks, serialization, tensor_types
 from tensorgrad._ops import ops
 from tensorgrad.amp import GradScaler, autocast
 from tensorgrad.amp.autocast_state import *
@@ -192,9 +192,7 @@ from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunc
 from tensorgrad.errors import AcceleratorError
 from tensorgrad.futures import Future
 from tensorgrad.ops.pytorch.storage_values import legacy_types as _storage_types
-from tensorgrad.serialization import load, save
-from tensorgrad.serialization.file_reader import PyTorchFileReader
-from tensorgrad.sparse import (
+from tensorgrad.ops.sparse.construct import (
     sparse_bsc_tensor,
     sparse_bsr_tensor,
     sparse_compressed_tensor,
@@ -202,6 +200,8 @@ from tensorgrad.sparse import (
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
+from tensorgrad.serialization import load, save
+from tensorgrad.serialization.file_reader import PyTorchFileReader
 from tensorgrad.storage.cuda.memory import OutOfMemoryError
 from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types

@@ -42,11 +42,12 @@ def _params(inside: str) -> tuple[Param, ...]:
             keyword = True
             continue
         left, _, default = part.partition("=")
-        param, _, annotation = (s.strip() for s in left.partition(":"))
-        kind = PLAIN_VALUE if annotation else OPTIONAL if default.strip() == "None" else TENSOR
+        param, _, annotation = left.partition(":")
+        annotation, default = annotation.strip(), default.strip()
+        kind = PLAIN_VALUE if annotation else OPTIONAL if default == "None" else TENSOR
         if annotation == "tensors":
             kind = LIST
-        params.append(Param(param, kind, annotation, default.strip(), keyword))
+        params.append(Param(param.strip(), kind, annotation, default, keyword))
     return tuple(params)
 
 

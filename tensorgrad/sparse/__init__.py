@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorgrad.kernels.sparse.table
 from tensorgrad.ops.sparse.construct import (
     sparse_bsc_tensor,
     sparse_bsr_tensor,

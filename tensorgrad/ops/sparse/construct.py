@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import tensorgrad.kernels.sparse.table  # noqa: F401  registers the kernels
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
