@@ -94,14 +94,19 @@ class MPIWorld:
                 pmi.leave(self.connections[0])
 
     def _say(self, word: str, seconds: float) -> None:
-        """Sends a word to the server, and waits for its decision on how the job ends."""
+        """Sends a word to the server, and waits for its decision on how the job ends.
+
+        Nobody waits for the others ("bye") if one of them has gone; to "apart" the server answers in any case.
+        """
         assert self.connections is not None
         watch, until = self.connections[1], time.monotonic() + seconds
         try:
             watch.sendall(word.encode() + b"\n")
         except OSError:
             return
-        while not self._end and not self._gone - {self.rank} and watch.fileno() >= 0 and time.monotonic() < until:
+        while not self._end and watch.fileno() >= 0 and time.monotonic() < until:
+            if word == "bye" and self._gone - {self.rank}:
+                return
             self._listen(0.1)
 
     def _finalize_with_the_others(self) -> None:
