@@ -10,7 +10,7 @@ from tensorgrad import devices
 from tensorgrad.storage.stubs import BY_DEVICE, storage_class
 
 __all__ = [
-    "CudaError", "_is_in_bad_fork", "can_device_access_peer", "check_error", "cudaStatus", "cudart", "current_device",
+    "CudaError", "_is_in_bad_fork", "can_device_access_peer", "check_error", "cudaStatus", "current_device",
     "device", "device_count", "device_of", "get_arch_list", "get_device_capability", "get_device_name",
     "get_device_properties", "get_gencode_flags", "get_sync_debug_mode", "init", "is_available", "is_bf16_supported",
     "is_initialized", "is_tf32_supported", "set_device", "set_sync_debug_mode",
@@ -360,39 +360,6 @@ def check_error(res: int) -> None:
     """
     if res != cudaStatus.SUCCESS:
         raise CudaError(res)
-
-
-class _Runtime:
-    """What programs call of CUDA's runtime, by its names. Each returns a result code, or what it asks for."""
-
-    @staticmethod
-    def cudaProfilerStart() -> int:
-        module().cuda.profiler.start()
-        return cudaStatus.SUCCESS
-
-    @staticmethod
-    def cudaProfilerStop() -> int:
-        module().cuda.profiler.stop()
-        return cudaStatus.SUCCESS
-
-    @staticmethod
-    def cudaMemGetInfo(device: int) -> tuple[int, int]:
-        from tensorgrad.cuda.memory import mem_get_info
-
-        return mem_get_info(device)
-
-
-def cudart() -> type[_Runtime]:
-    """Returns the functions of CUDA's runtime: here those that start and stop a profiler, and tell the free memory.
-
-    Raises:
-        RuntimeError: If there is no GPU.
-
-    >>> if torch.cuda.is_available():
-    ...     torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
-    """
-    module()
-    return _Runtime
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
