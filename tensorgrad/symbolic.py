@@ -11,7 +11,10 @@ import numbers
 
 from tensorgrad.size import SYMBOLS
 
-__all__ = ["SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+__all__ = [
+    "SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt",
+    "sym_sum",
+]  # fmt: skip
 
 
 class SymInt:
@@ -29,6 +32,32 @@ class SymInt:
 
 
 SYMBOLS.append(SymInt)
+
+
+class SymFloat:
+    """A float without a value: nothing is one here.
+
+    >>> isinstance(torch.sym_float(3), torch.SymFloat)
+    False
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args, **kwargs):
+        raise NotImplementedError("torch.SymFloat: all numbers have values here")
+
+
+class SymBool:
+    """A boolean without a value: nothing is one here.
+
+    >>> isinstance(torch.ones(2).size(0) == 2, torch.SymBool)
+    False
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args, **kwargs):
+        raise NotImplementedError("torch.SymBool: all booleans have values here")
 
 
 def sym_int(a) -> builtins.int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number index as they are
@@ -181,3 +182,93 @@ def with_gradients_if_differentiable(func: Any) -> Any:
             return func(self, *args, **kwargs)
 
     return step
+
+
+def operation(qualified_name: str) -> Any:
+    """Returns an operator by its name, such as "aten::relu", and its overloads' names; None twice if there is none."""
+    from tensorgrad._ops import ops
+
+    namespace, _, name = qualified_name.partition("::")
+    packet = getattr(getattr(ops, namespace), name, None)
+    if packet is None:
+        return None, None
+    return packet, ["" if overload == "default" else overload for overload in packet.overloads()]
+
+
+def restore_location(storage: Any, location: str) -> Any:
+    """Returns a storage of a file on the device that the file names, as `torch.load` does without `map_location`.
+
+    Raises:
+        RuntimeError: If there is no such device.
+    """
+    from tensorgrad.ops.pytorch.storage_values import memory_of, shown
+    from tensorgrad.serialization.reading import Places
+
+    return storage if location == "cpu" else shown(Places(None)(memory_of(storage).array, location))
+
+
+@contextlib.contextmanager
+def fresh_cache(cache_entries: Any = None, dir: Any = None, delete: bool = True) -> Iterator[None]:
+    """Changes nothing for its block: nothing is compiled into files, so there is no cache of them."""
+    yield
+
+
+def without_wrappers(tensor_name: str) -> str:
+    """Returns a parameter's name without what modules around its module add to it.
+
+    >>> from tensorgrad.compat.absent_values import without_wrappers
+    >>> without_wrappers("0._checkpoint_wrapped_module._fsdp_wrapped_module.weight")
+    '0.weight'
+    """
+    return tensor_name.replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", "")
+
+
+class TypeStore:
+    """The types of scripted modules, which programs forget to free memory: none is kept here."""
+
+    def __init__(self) -> None:
+        self.type_store: dict[type, list[Any]] = {}
+        self.methods_compiled: set[Any] = set()
+
+
+type_store = TypeStore()
+
+
+def scaled_mm(
+    self: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None, out_dtype: Any = None,
+    use_fast_accum: bool = False,
+) -> Any:  # fmt: skip
+    """Returns the product of two matrices of float8 numbers, which stand for themselves times a scale.
+
+    Args:
+        self: A matrix (m, k).
+        mat2: A matrix (k, n).
+        scale_a: The scale of `self`: one number, or one for each row (m, 1).
+        scale_b: The scale of `mat2`: one number, or one for each column (1, n).
+        bias: A vector (n), added to each row.
+        scale_result: A number that a result in float8 is divided by.
+        out_dtype: The dtype of the result; by default that of `self`.
+
+    Raises:
+        RuntimeError: If these are no matrices of a float8 dtype, or a scale has another shape.
+    """
+    from tensorgrad.dtypes import FLOAT8
+
+    if self.dim() != 2 or mat2.dim() != 2:
+        raise RuntimeError(f"_scaled_mm(): expected two matrices, got {self.dim()} and {mat2.dim()} dimensions")
+    sides = ("self", self, scale_a, (self.shape[0], 1)), ("mat2", mat2, scale_b, (1, mat2.shape[-1]))
+    for name, matrix, scale, lines in sides:
+        if matrix.dtype not in FLOAT8:
+            raise RuntimeError(f"_scaled_mm(): expected {name} to be of a float8 dtype, got {matrix.dtype}")
+        if scale.numel() != 1 and tuple(scale.shape) != lines:
+            raise RuntimeError(
+                f"_scaled_mm(): expected one number or the shape {lines} for the scale of {name}, got the shape "
+                f"{tuple(scale.shape)}"
+            )
+    product = (self.float() @ mat2.float()) * scale_a * scale_b
+    if bias is not None:
+        product = product + bias.float()
+    dtype = self.dtype if out_dtype is None else out_dtype
+    if scale_result is not None and dtype in FLOAT8:
+        product = product / scale_result
+    return product.to(dtype)

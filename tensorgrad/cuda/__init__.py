@@ -4,6 +4,7 @@
     streams.py   streams and events
     memory.py    memory in use, reserved and free
     random.py    random number generators
+    runtime.py   what programs call by the names of CUDA's runtime
     amp.py, comm.py, graphs.py, jiterator.py, nvtx.py, profiler.py, queries.py   PyTorch's smaller modules
 
 Without CuPy or a GPU all queries have an answer (`is_available()` is False, `device_count()` is 0, memory is 0) and
@@ -17,6 +18,7 @@ from tensorgrad.cuda.graphs import *
 from tensorgrad.cuda.memory import *
 from tensorgrad.cuda.queries import *
 from tensorgrad.cuda.random import *
+from tensorgrad.cuda.runtime import *
 from tensorgrad.cuda.streams import *
 from tensorgrad.system.lazy_modules import whole
 

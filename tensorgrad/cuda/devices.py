@@ -10,10 +10,10 @@ from tensorgrad import devices
 from tensorgrad.storage.stubs import BY_DEVICE, storage_class
 
 __all__ = [
-    "CudaError", "_is_in_bad_fork", "can_device_access_peer", "check_error", "cudaStatus", "current_device", "device",
-    "device_count", "device_of", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_gencode_flags", "get_sync_debug_mode", "init", "is_available", "is_bf16_supported", "is_initialized",
-    "is_tf32_supported", "set_device", "set_sync_debug_mode",
+    "CudaError", "_is_in_bad_fork", "can_device_access_peer", "check_error", "cudaStatus", "current_device",
+    "device", "device_count", "device_of", "get_arch_list", "get_device_capability", "get_device_name",
+    "get_device_properties", "get_gencode_flags", "get_sync_debug_mode", "init", "is_available", "is_bf16_supported",
+    "is_initialized", "is_tf32_supported", "set_device", "set_sync_debug_mode",
 ]  # fmt: skip
 
 

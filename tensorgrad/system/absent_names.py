@@ -30,16 +30,16 @@ _GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
+_MATCHER = "use torch.fx.replace_pattern"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
-_PASSES = "call functions of a GraphModule one after another"
 _POOL = "there is one pool of memory for each GPU"
-_QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
+_SCRIPTED = "what torch.jit.script compiles is kept by the functions and modules alone"
 _SHARDED = "use torch.distributed.tensor.DTensor"
+_SOURCES = "nodes of graphs do not remember the functions that they come from"
 _SYMBOLIC = "sizes are plain numbers"
 _SYMMETRIC = "memory that GPUs share: use the collectives of torch.distributed"
 _TRITON = "there are no kernels in Triton"
-_VARLEN = "use scaled_dot_product_attention with a mask"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
 # Every attribute that PyTorch's module has but the one here lacks, by module (PyTorch 2.13); those in the table below
@@ -125,8 +125,6 @@ MISSING: dict[str, str] = {
 # name -> (what it is, the libraries that import it, what to do or know instead; of VALUE and MADE: see above)
 ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.FloatType": (REFUSES, "torchrl, torchrec", _EXPORT),
-    "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
-    "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.TensorType": (REFUSES, "fairseq, detectron2", _EXPORT),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.ScriptMethod": (REFUSES, "brevitas, nni", _EXPORT),
@@ -136,12 +134,32 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._debug_set_autodiff_subgraph_inlining": (NOTHING, "Megatron-LM, NeMo", _EXPORT),
     "torch._C._dispatch_has_kernel_for_dispatch_key": (REFUSES, "torchao, deepspeed", _CORE),
+    "torch._C._distributed_c10d.FileStore": (
+        FOUND, "libraries of training", "tensorgrad.distributed.stores.file_store.FileStore"),
+    "torch._C._distributed_c10d.GradBucket": (
+        FOUND, "libraries of training", "tensorgrad.distributed.grad_bucket.GradBucket"),
+    "torch._C._distributed_c10d.HashStore": (
+        FOUND, "libraries of training", "tensorgrad.distributed.stores.store.HashStore"),
+    "torch._C._distributed_c10d.PrefixStore": (
+        FOUND, "libraries of training", "tensorgrad.distributed.stores.store.PrefixStore"),
+    "torch._C._distributed_c10d.ProcessGroup": (
+        FOUND, "libraries of training", "tensorgrad.distributed.group.ProcessGroup"),
+    "torch._C._distributed_c10d.ReduceOp": (
+        FOUND, "libraries of training", "tensorgrad.distributed.reduce_op.ReduceOp"),
+    "torch._C._distributed_c10d.Store": (
+        FOUND, "libraries of training", "tensorgrad.distributed.stores.store.Store"),
+    "torch._C._distributed_c10d.TCPStore": (
+        FOUND, "libraries of training", "tensorgrad.distributed.stores.tcp_store.TCPStore"),
+    "torch._C._distributed_c10d.Work": (
+        FOUND, "libraries of training", "tensorgrad.distributed.work.Work"),
+    "torch._C._distributed_c10d._SymmetricMemory": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
     "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
     "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
-    "torch._C._jit_get_operation": (REFUSES, "mmcv, brevitas", _CORE),
+    "torch._C._jit_clear_class_registry": (NOTHING, "nni, torchani", _SCRIPTED),
+    "torch._C._jit_get_operation": (MADE, "mmcv, brevitas", "operation"),
     "torch._C._jit_get_schemas_for_operator": (REFUSES, "nni, brevitas", _CORE),
     "torch._C._jit_override_can_fuse_on_cpu": (NOTHING, "Megatron-LM, torchani", _EXPORT),
     "torch._C._jit_override_can_fuse_on_gpu": (NOTHING, "Megatron-LM, NeMo", _EXPORT),
@@ -206,7 +224,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
     "torch._inductor.ir.TensorBox": (REFUSES, "torchao, deepspeed", _COMPILED),
     "torch._inductor.lowering.register_lowering": (SAME, "torchao, deepspeed", _COMPILED),
+    "torch._inductor.utils.clear_inductor_caches": (NOTHING, "torchao", _COMPILED),
+    "torch._inductor.utils.do_bench_using_profiling": (REFUSES, "torchao", "use torch.utils.benchmark"),
+    "torch._inductor.utils.fresh_inductor_cache": (MADE, "torchao, axolotl", "fresh_cache"),
+    "torch._inductor.utils.run_and_get_code": (REFUSES, "torchao", _COMPILED),
+    "torch._inductor.virtualized.V": (REFUSES, "torchao, deepspeed", _COMPILED),
     "torch._library.infer_schema.infer_schema": (MADE, "torchao", "infer_schema"),
+    "torch._logging.set_logs": (NOTHING, "torchao, torchtitan", _COMPILED),
+    "torch._logging.trace_structured": (NOTHING, "torchrec, torchtitan", _COMPILED),
     "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
     "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
     "torch._nested_view_from_buffer": (MADE, "tensordict, torchrl", "nested_view_from_buffer"),
@@ -214,7 +239,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._prims_common.make_contiguous_strides_for": (MADE, "torchao", "contiguous_strides"),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
-    "torch._scaled_mm": (REFUSES, "torchao, xformers", _GPU),
+    "torch._scaled_mm": (MADE, "torchao, xformers", "scaled_mm"),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
@@ -234,7 +259,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.cuda._memory_viz.profile_plot": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda._memory_viz.segment_plot": (REFUSES, "programs", _HISTORY),
     "torch.cuda._memory_viz.trace_plot": (REFUSES, "programs", _HISTORY),
-    "torch.cuda.cudart": (REFUSES, "PyTorch Geometric, dgl", _GPU),
+    "torch.cuda.amp.autocast_mode.autocast": (FOUND, "fairseq, MONAI", "tensorgrad.cuda.amp.autocast"),
+    "torch.cuda.amp.autocast_mode.custom_bwd": (FOUND, "programs", "tensorgrad.amp.autocast_mode.custom_bwd"),
+    "torch.cuda.amp.autocast_mode.custom_fwd": (FOUND, "programs", "tensorgrad.amp.autocast_mode.custom_fwd"),
+    "torch.cuda.amp.grad_scaler.GradScaler": (FOUND, "nerfstudio, composer", "tensorgrad.cuda.amp.GradScaler"),
+    "torch.cuda.amp.grad_scaler.OptState": (FOUND, "composer, NeMo", "tensorgrad.amp.grad_scaler.OptState"),
     "torch.cuda.memory._dump_snapshot": (REFUSES, "torchtune, gsplat", _HISTORY),
     "torch.cuda.memory._record_memory_history": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda.memory._snapshot": (REFUSES, "composer, torchtnt", _HISTORY),
@@ -250,8 +279,12 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.distributed._symmetric_memory.rendezvous": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed.autograd.context": (REFUSES, "torchopt", _RPC),
     "torch.distributed.autograd.is_available": (NO, "torchopt", _RPC),
+    "torch.distributed.checkpoint.utils.CheckpointException": (
+        FOUND, "libraries of training", "tensorgrad.distributed.checkpoint.api.CheckpointException"),
     "torch.distributed.distributed_c10d._get_global_rank": (
         FOUND, "deepspeed, fairscale", "tensorgrad.distributed.group.get_global_rank"),
+    "torch.distributed.fsdp._common_utils.FSDP_WRAPPED_MODULE": (VALUE, "accelerate, composer", "_fsdp_wrapped_module"),
+    "torch.distributed.fsdp._common_utils.clean_tensor_name": (MADE, "composer", "without_wrappers"),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),
@@ -267,10 +300,12 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.fx.graph._PyTreeCodeGen": (REFUSES, "brevitas, executorch", _COMPILED),
-    "torch.fx.passes.infra.pass_base.PassBase": (REFUSES, "torchao, nncf", _PASSES),
-    "torch.fx.passes.infra.pass_base.PassResult": (REFUSES, "torchao, nncf", _PASSES),
-    "torch.fx.passes.infra.pass_manager.PassManager": (REFUSES, "torchao, nncf", _PASSES),
-    "torch.fx.subgraph_rewriter.replace_pattern_with_filters": (REFUSES, "nncf", "use torch.fx.replace_pattern"),
+    "torch.fx.passes.utils.matcher_utils.InternalMatch": (
+        FOUND, "torchao, executorch", "tensorgrad.fx.subgraph_rewriter.InternalMatch"),
+    "torch.fx.passes.utils.matcher_utils.SubgraphMatcher": (REFUSES, "torchao, executorch", _MATCHER),
+    "torch.fx.passes.utils.source_matcher_utils.SourcePartition": (REFUSES, "executorch, nncf", _SOURCES),
+    "torch.fx.passes.utils.source_matcher_utils.get_source_partitions": (REFUSES, "executorch, nncf", _SOURCES),
+    "torch.fx.traceback.annotate_fn": (SAME, "torchtitan", _COMPILED),
     "torch.fx.traceback.preserve_node_meta": (REFUSES, "optimum, torchao", _COMPILED),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
@@ -279,9 +314,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.jit._recursive.ConcreteTypeStore": (MADE, "nni, torchani", "TypeStore"),
+    "torch.jit._recursive.concrete_type_store": (MADE, "nni, torchani", "type_store"),
+    "torch.jit._state._clear_class_state": (NOTHING, "nni, torchani", _SCRIPTED),
     "torch.masked.maskedtensor.core.MaskedTensor": (FOUND, "tensordict", "tensorgrad.masked.MaskedTensor"),
     "torch.masked.maskedtensor.core.is_masked_tensor": (FOUND, "tensordict", "tensorgrad.masked.is_masked_tensor"),
-    "torch.nn.attention.varlen.varlen_attn": (REFUSES, "lerobot, torchtitan", _VARLEN),
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.SwizzleType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
@@ -293,9 +330,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.optim.optimizer._use_grad_for_differentiable": (MADE, "timm, axolotl", "with_gradients_if_differentiable"),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.serialization.default_restore_location": (REFUSES, "fairseq", "torch.load takes a device as map_location"),
+    "torch.quint2x4": (REFUSES, "tensordict", _BITS),
+    "torch.quint4x2": (REFUSES, "tensordict", _BITS),
+    "torch.serialization.default_restore_location": (MADE, "fairseq", "restore_location"),
     "torch.set_vital": (NOTHING, "torchdata", "nothing is counted about how a program runs"),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -303,6 +340,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse._triton_ops_meta.get_meta": (REFUSES, "torchao", _TRITON),
     "torch.sparse._triton_ops_meta.minimize": (REFUSES, "torchao", _TRITON),
     "torch.sparse._triton_ops_meta.update": (REFUSES, "torchao", _TRITON),
+    "torch.testing._internal.common_utils.TestCase": (FOUND, "timm's tests", "tensorgrad.testing.case.TestCase"),
+    "torch.testing._internal.common_utils.run_tests": (FOUND, "libraries' tests", "tensorgrad.testing.case.run_tests"),
     "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
     "torch.testing._internal.optests.opcheck": (MADE, "torchvision's tests", "opcheck"),
     "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
@@ -314,7 +353,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.uint7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.utils._sympy.functions.FloorDiv": (REFUSES, "deepspeed, torchtitan", _SYMBOLIC),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
-    "torch.utils.checkpoint.CheckpointFunction": (REFUSES, "axolotl", "use torch.utils.checkpoint.checkpoint"),
     "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
@@ -325,10 +363,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
-    "torch.xpu.Stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
-    "torch.xpu.device": (REFUSES, "unsloth, neural-compressor", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
-    "torch.xpu.stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
 }  # fmt: skip
 
 # PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors

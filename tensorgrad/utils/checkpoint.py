@@ -181,7 +181,7 @@ def checkpoint(
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
-    return _Reentrant.apply(function, preserve, *args)
+    return CheckpointFunction.apply(function, preserve, *args)
 
 
 def checkpoint_sequential(functions, segments: int, input, use_reentrant: bool | None = None, **kwargs):
@@ -444,7 +444,7 @@ def _kept(args: tuple) -> Callable:
 # --- reentrant -----------------------------------------------------------------------------------------------------
 
 
-class _Reentrant(Function):
+class CheckpointFunction(Function):
     """Records the whole call as one node, whose backward runs the call and the call's backward."""
 
     @staticmethod

@@ -50,6 +50,44 @@ def test_pairs_of_nested_values(torch):
 
 
 @alike
+def test_the_test_case_of_libraries(torch):
+    """As timm's tests of optimizers use it: PyTorch's is `torch.testing._internal.common_utils.TestCase`."""
+    if torch is tensorgrad:
+        from tensorgrad.testing.case import TestCase
+    else:
+        from torch.testing._internal.common_utils import TestCase
+    case, ones = TestCase(), torch.ones(2)
+
+    def outcome(actual, expected, method="assertEqual", **options):
+        try:
+            getattr(case, method)(actual, expected, **options)
+        except (AssertionError, ValueError) as problem:
+            return type(problem).__name__
+        return "same"
+
+    pairs = [
+        (ones, ones), (ones, ones + 1e-7), (ones, ones + 1), (ones, ones.double()), (ones, ones.numpy()),
+        (ones, [1, 1]), ([1.0, 1.0], ones),
+        (ones, torch.ones(3)), (ones * float("nan"), ones * float("nan")), (1, 1.0), (1, 1 + 1e-7),
+        (1, 2), (True, 1), (True, torch.tensor(True)), (True, ones), (1.0, torch.ones(1)), (1.0, ones), (None, None),
+        (None, 1), ("a", "a"), ("a", "b"), ({1, 2}, {2, 1}), ({"a": [ones, 3]}, {"a": [ones, 3]}), ([1], [1, 2]),
+        ({"a": 1}, {"b": 1}), (torch.float32, torch.float32), (torch.float32, torch.float64),
+        (torch.nn.ParameterList([ones]), torch.nn.ParameterList([ones + 1])), (1j, 1j + 1e-7), (1j, 2j),
+    ]  # fmt: skip
+    assert issubclass(type("Own", (TestCase,), {}), TestCase)
+    return (
+        [(outcome(*pair), outcome(*pair, method="assertNotEqual")) for pair in pairs],
+        outcome(ones, ones.double(), exact_dtype=False),
+        outcome(ones, ones + 0.1, rtol=0, atol=0.2),
+        outcome(ones, ones + 0.1, atol=0.2),
+        outcome(ones * float("nan"), ones * float("nan"), equal_nan=False),
+        error(case.assertEqual, ones, ones + 1, "of the second").splitlines()[-1],
+        error(case.assertEqual, ones, ones + 1, lambda told: "instead"),
+        error(case.assertEqual, 1.0, ones),
+    )
+
+
+@alike
 def test_a_pair_of_the_users_own(torch):
     module, pair_types = kinds(torch)
 

@@ -12,6 +12,7 @@ from tensorgrad import compat
 from tensorgrad.compat import absent_values
 from tensorgrad.system import absent_names
 from tensorgrad.system.absent_names import ABSENT
+from tests.support.alike import of_torch
 from tests.support.processes import output_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with")
@@ -145,6 +146,107 @@ def test_what_waits_for_a_gpu_never_runs_without_one(monkeypatch):
         monkeypatch.setattr(tensorgrad.cuda, "is_available", lambda there=there: there)
         absent_values.when_cuda_is_used(lambda: called.append(there), seed_all=True)
     assert called == [True]
+
+
+def test_statements_that_import_inner_names(installed):
+    """As fairseq, nerfstudio, composer and NeMo have them: an attribute of the module would not be enough."""
+    scope = {}
+    exec(
+        "from torch.cuda.amp.grad_scaler import GradScaler, OptState\n"
+        "from torch.cuda.amp.autocast_mode import autocast\n"
+        "from torch._C._distributed_c10d import PrefixStore, ProcessGroup, ReduceOp\n"
+        "from torch.jit._recursive import concrete_type_store\n"
+        "from functorch.compile import make_boxed_func, memory_efficient_fusion\n"
+        "from torch.serialization import default_restore_location\n",
+        scope,
+    )
+    ours = scope["GradScaler"].__module__.partition(".")[0]
+    assert ours == "tensorgrad" and scope["OptState"].READY.name == "READY"
+    assert scope["ProcessGroup"] is tensorgrad.distributed.ProcessGroup
+    assert scope["concrete_type_store"].type_store == {}
+
+
+@pytest.mark.parametrize("by", ["tensor", "row"])
+@pytest.mark.parametrize("out", ["float32", "bfloat16"])
+def test_products_of_float8(by, out):
+    def product(library):
+        a = library.arange(-16.0, 16.0).reshape(2, 16).to(library.float8_e4m3fn)
+        b = (library.arange(256.0).reshape(16, 16) / 64 - 2).to(library.float8_e5m2).t()
+        scales = library.tensor(0.5), library.tensor(4.0)
+        if by == "row":
+            scales = library.tensor([[0.5], [2.0]]), library.arange(1.0, 17.0).reshape(1, 16)
+        bias = library.arange(16.0).to(getattr(library, out))
+        multiply = library._scaled_mm if library is torch else absent_values.scaled_mm
+        made = multiply(a, b, scale_a=scales[0], scale_b=scales[1], bias=bias, out_dtype=getattr(library, out))
+        return made.float().tolist()
+
+    ours = torch.tensor(product(tensorgrad))
+    torch.testing.assert_close(ours, torch.tensor(of_torch(lambda: product(torch))), rtol=2**-7, atol=1e-5)
+
+
+def test_products_of_float8_refuse_what_they_cannot_multiply():
+    a, one = tensorgrad.ones(2, 16).to(tensorgrad.float8_e4m3fn), tensorgrad.ones(1)
+    for call, message in {
+        lambda: absent_values.scaled_mm(tensorgrad.ones(2, 2), a, one, one): "expected self to be of a float8 dtype",
+        lambda: absent_values.scaled_mm(a, a.t(), tensorgrad.ones(2), one): r"the shape \(2, 1\) for the scale of self",
+        lambda: absent_values.scaled_mm(a[0], a.t(), one, one): "expected two matrices, got 1 and 2 dimensions",
+    }.items():
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("name", ["aten::relu", "aten::add", "aten::clamp", "aten::nonesuch"])
+def test_operators_by_their_names(name):
+    found, overloads = absent_values.operation(name)
+    theirs, names = torch._C._jit_get_operation(name)
+    assert (found is None) == (theirs is None)
+    if found is not None:
+        assert set(overloads) <= set(names)
+        values = tensorgrad.tensor([-1.0, 2.0])
+        more = () if name == "aten::relu" else (1,)
+        assert found(values, *more).tolist() == theirs(torch.tensor([-1.0, 2.0]), *more).tolist()
+
+
+def test_places_of_files_are_those_of_load():
+    """fairseq loads by `map_location=lambda s, l: default_restore_location(s, "cpu")`."""
+    file = io.BytesIO()
+    torch.save({"a": torch.arange(4.0)}, file)
+    for place in ("cpu", "meta"):
+        file.seek(0)
+        made = tensorgrad.load(file, map_location=lambda s, l, place=place: absent_values.restore_location(s, place))[
+            "a"
+        ]
+        assert made.device.type == place and (place == "meta" or made.tolist() == [0, 1, 2, 3])
+    memory = tensorgrad.ones(2).untyped_storage()
+    assert absent_values.restore_location(memory, "cpu") is memory
+    with pytest.raises(RuntimeError, match="don't know how to restore data location"):
+        absent_values.restore_location(memory, "nowhere")
+
+
+def test_the_function_of_checkpoints():
+    def gradient(library):
+        x = library.arange(3.0, requires_grad=True)
+        checkpoint = importlib.import_module(f"{library.__name__}.utils.checkpoint")
+        y = checkpoint.CheckpointFunction.apply(lambda a, n: (a * n).sin(), True, x, 2)
+        y.sum().backward()
+        return y.grad_fn.name(), y.tolist(), x.grad.tolist()
+
+    (name, *ours), (theirs_name, *theirs) = gradient(tensorgrad), of_torch(lambda: gradient(torch))
+    assert name == theirs_name
+    for here, there in zip(ours, theirs):
+        assert here == pytest.approx(there)
+
+
+def test_what_is_left_of_functorch_compile():
+    from tensorgrad.functorch.compile import memory_efficient_fusion
+
+    layer = tensorgrad.nn.Linear(3, 2)
+    x = tensorgrad.ones(4, 3)
+    fused = memory_efficient_fusion(layer)
+    fused(x).sum().backward()
+    assert layer.weight.grad.tolist() == [[4.0] * 3] * 2
+    with pytest.raises(NotImplementedError, match="takes no fw_compiler"):
+        memory_efficient_fusion(layer, fw_compiler=len)
 
 
 def test_absent_modules_are_attributes(installed):

@@ -36,6 +36,13 @@ def test_modules_of_absent_devices(torch):
         except (RuntimeError, AssertionError) as error:
             return name, type(error).__name__, str(error)
 
+    def entered(context):
+        try:
+            with context as inside:
+                return inside
+        except NotImplementedError as error:
+            return str(error)
+
     mps = "current_allocated_memory driver_allocated_memory recommended_max_memory empty_cache synchronize seed"
     xpu = """current_device current_stream get_device_name get_device_properties get_device_capability init initial_seed
         mem_get_info synchronize empty_cache seed seed_all memory_allocated max_memory_allocated memory_reserved
@@ -44,6 +51,10 @@ def test_modules_of_absent_devices(torch):
         [result("mps", name) for name in mps.split()],
         [result("xpu", name) for name in xpu.split()],
         [result("xpu", name, 0) for name in ("set_device", "manual_seed", "manual_seed_all", "set_stream")],
+        result("mps", "set_rng_state", torch.zeros(8, dtype=torch.uint8)),
+        [result("xpu", name) for name in ("Stream", "Event")],
+        entered(torch.xpu.stream(None)),
+        entered(torch.xpu.device(0)),
     )
 
 

@@ -201,10 +201,15 @@ def test_names_for_profilers(device):
     nvtx.range_end(nvtx.range_start("loading"))
     with torch.cuda.profiler.profile():
         torch.ones(1, device=device)
+    runtime = torch.cuda.cudart()
+    torch.cuda.check_error(runtime.cudaProfilerStart())
+    torch.cuda.check_error(runtime.cudaProfilerStop())
+    assert runtime.cudaMemGetInfo(0)[1] == torch.cuda.mem_get_info(0)[1]
     import cupy
 
     if getattr(cupy, "EMULATED", False):
-        assert cupy.cuda.nvtx.NAMED[-8:] == ["step 3", "inner", "here", "pop", "pop", "loading", "start", "stop"]
+        recorded = ["start", "stop"] * 2
+        assert cupy.cuda.nvtx.NAMED[-10:] == ["step 3", "inner", "here", "pop", "pop", "loading", *recorded]
 
 
 def test_a_forked_process_says_so(device):

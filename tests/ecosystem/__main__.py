@@ -13,7 +13,7 @@ python -m tests.ecosystem table               only writes the table again, from 
 python -m tests.ecosystem delete              deletes the environments that own, record, exchange and exits keep
 
 `--only NAME` takes a library, a program or an architecture (several times); what it names runs again, even if it was
-done before.
+done before. With `--exits`, the first form and `together` run each program ten times more, in the same environment.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
+    parser.add_argument("--exits", action="store_true", help="runs each program ten times more, to see how it ends")
     parser.add_argument("--failed", action="store_true", help="of own tests, also those that failed before")
     options = parser.parse_args(arguments)
     if options.what == "leaving":
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
         table.write(results.read())
         return 0
     if options.what == "together":
-        failures = together.run(options.only)
+        failures = together.run(options.only, exits=options.exits)
         print(*failures, sep="\n")
         return 1 if failures else 0
     if options.what == "delete":
@@ -109,9 +110,12 @@ def _run(library: Library, programs: tuple[str, ...], options: argparse.Namespac
                 result["trains"][name] = "yes"
             except running.Failed as error:
                 result["trains"][name] = str(error).removeprefix(f"{name}: ")
+        if options.exits:
+            result["exits"] = {name: running.endings(python, name) for name in programs}
     results.keep(library, result)
-    outcomes = {"import": result["imports"], **result["trains"]}
-    return [f"{library.name}: {what}: {told}" for what, told in outcomes.items() if told != "yes"]
+    outcomes = [("import", result["imports"]), *result["trains"].items()]
+    outcomes += [(f"{name} ends", told) for name, told in result.get("exits", {}).items()]
+    return [f"{library.name}: {what}: {told}" for what, told in outcomes if told != "yes"]
 
 
 def _is_done(library: Library, result: dict[str, Any]) -> bool:

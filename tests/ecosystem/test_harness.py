@@ -1,9 +1,11 @@
 """What the harness itself promises: rows that fit their files, differences that are seen, outcomes that are kept."""
 
+import argparse
 import ast
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from tests.ecosystem import environments, own, results, running, table
 from tests.ecosystem.__main__ import main
 from tests.ecosystem.environments import Environment
-from tests.ecosystem.libraries import BY_NAME, LIBRARIES, OwnTests
+from tests.ecosystem.libraries import BY_NAME, LIBRARIES, Library, OwnTests
 from tests.support.processes import ROOT
 
 
@@ -68,6 +70,30 @@ def test_how_processes_end_is_seen(tmp_path, monkeypatch):
         (tmp_path / "program.py").write_text(code)
         found = running.endings(here, "program", 3)
         assert found == told if told == "yes" else found.startswith(told), (code, found)
+
+
+def test_a_run_looks_how_programs_end(tmp_path, monkeypatch):
+    """In the environment that it has made; what the program printed is compared first."""
+    from tests.ecosystem import __main__ as command
+
+    @contextmanager
+    def here(library):
+        yield Environment(Path(sys.executable))
+
+    (tmp_path / "program.py").write_text('print(\'{"losses": [1.0], "numbers": {}}\')')
+    (tmp_path / "program.json").write_text('{"losses": [1.0], "numbers": {}}')
+    kept = {}
+    monkeypatch.setattr(running, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(running, "EXPECTED", tmp_path)
+    monkeypatch.setattr(command, "alone", here)
+    monkeypatch.setattr(running, "endings", lambda python, name: f"run 2 of 10: {name} aborted")
+    monkeypatch.setattr(results, "keep", lambda library, changed: kept.update(changed))
+    library = Library("numpy", ("numpy",), ("numpy",), ("program",))
+    for exits, told in ((False, []), (True, ["numpy: program ends: run 2 of 10: program aborted"])):
+        asked = argparse.Namespace(only=["numpy"], again=False, exits=exits)
+        assert command._run(library, library.programs, asked) == told
+        assert kept["trains"] == {"program": "yes"} and ("exits" in kept) == exits
+    assert kept["exits"] == {"program": "run 2 of 10: program aborted"}
 
 
 def test_own_tests_are_resumed_and_summed_up(tmp_path):

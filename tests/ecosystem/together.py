@@ -30,11 +30,12 @@ TOGETHER = Library(
 )
 
 
-def run(only: list[str] | None = None) -> list[str]:
+def run(only: list[str] | None = None, *, exits: bool = False) -> list[str]:
     """Makes the environment, imports everything in one process, and runs the programs. Returns the failures.
 
     Args:
         only: The programs to run; by default all.
+        exits: Whether each runs ten times more, to see how its processes end.
     """
     failures = []
     with alone(TOGETHER) as python:
@@ -45,7 +46,9 @@ def run(only: list[str] | None = None) -> list[str]:
         for name in only or TOGETHER.programs:
             try:
                 running.compare(name, running.run_program(python, name))
+                told = running.endings(python, name) if exits else "yes"
             except running.Failed as error:
-                failures.append(str(error))
-            print(f"{name}: {failures[-1] if failures and failures[-1].startswith(name) else 'yes'}", file=sys.stderr)
+                told = str(error).removeprefix(f"{name}: ")
+            failures += [f"{name}: {told}"] if told != "yes" else []
+            print(f"{name}: {told}", file=sys.stderr)
     return failures

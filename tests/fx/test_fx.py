@@ -321,6 +321,53 @@ def test_patterns(l):
 
 
 @alike
+def test_patterns_match_numbers_and_each_node_once(l):
+    add = lambda a, b: a + b
+    seen = []
+    for function in (lambda x: x + 2, lambda x: x + x, lambda x: (x + 2) + 3, lambda x: l.cat([x, x]) + 1):
+        traced = l.fx.symbolic_trace(function)
+        found = l.fx.replace_pattern(traced, add, lambda a, b: a * b)
+        seen.append((len(found), traced.code, traced(l.arange(3.0))))
+    return seen
+
+
+@alike
+def test_patterns_with_filters(l):
+    from importlib import import_module
+
+    replace = import_module(f"{l.__name__}.fx.subgraph_rewriter").replace_pattern_with_filters
+    story = []
+
+    def sees_two(match, graph, pattern):
+        story.append([str(node) for node in match.placeholder_nodes])
+        story.append([[str(node) for node in nodes] for nodes in (match.anchors, match.returning_nodes)])
+        return match.placeholder_nodes[1] == 2
+
+    def other(match, graph, pattern):
+        new = l.fx.Graph()
+        x, y = new.placeholder("x"), new.placeholder("y")
+        new.output(new.call_function(l.sub if match.placeholder_nodes[1] == 2 else l.mul, (x, y)))
+        return new
+
+    function = lambda x: (l.relu(x) + 1) * l.sin(x + 2)
+    seen = []
+    for options in (
+        {"replacement": lambda a, b: l.relu(a) - b, "match_filters": [sees_two]},
+        {"replacement": lambda a, b: a - b, "match_filters": [lambda *_: False]},
+        {"replacement_callback": other},
+    ):
+        traced = l.fx.symbolic_trace(function)
+        found = replace(traced, lambda a, b: a + b, **options)
+        parts = [(str(part.anchor), [str(n) for n in part.replacements]) for part in found]
+        seen.append((parts, traced.code, traced(l.arange(3.0))))
+    traced = l.fx.symbolic_trace(lambda x: l.clamp(x, 0, 1) + l.clamp(x, 2, 3))
+    for ignore in (False, True):
+        found = replace(traced, lambda a: l.clamp(a, 2, 4), lambda a: l.relu(a), ignore_literals=ignore)
+        seen.append((len(found), traced.code))
+    return seen, story
+
+
+@alike
 def test_shapes(l):
     from importlib import import_module
 

@@ -38,6 +38,7 @@ _MPS_NEEDED = {
     "get_rng_state": "getDefaultGenerator",
     "recommended_max_memory": "getRecommendedMaxMemory",
     "seed": "getDefaultGenerator",
+    "set_rng_state": "getDefaultGenerator",
     "synchronize": "deviceSynchronize",
 }
 _XPU_NEEDED = [

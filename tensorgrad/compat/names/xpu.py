@@ -31,3 +31,72 @@ set_device = _made["set_device"]
 set_rng_state = _made["set_rng_state"]
 set_stream = _made["set_stream"]
 synchronize = _made["synchronize"]
+
+
+class Stream:
+    """A queue of work on an Intel GPU. None can be made.
+
+    >>> torch.xpu.Stream()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Tried to instantiate dummy base class Stream
+    """
+
+    def __new__(cls, *args, **options):
+        raise RuntimeError(f"Tried to instantiate dummy base class {cls.__name__}")
+
+
+class Event(Stream):
+    """A mark in such a queue. None can be made.
+
+    >>> torch.xpu.Event()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Tried to instantiate dummy base class Event
+    """
+
+
+class StreamContext:
+    """A context manager that changes nothing, whatever its stream is.
+
+    >>> with torch.xpu.StreamContext(None):
+    ...     x = torch.ones(2)
+    """
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, type, value, traceback):
+        return None
+
+
+def stream(stream):
+    """Returns a context manager that changes nothing, whatever the stream is.
+
+    >>> with torch.xpu.stream(None):
+    ...     x = torch.ones(2)
+    """
+    return StreamContext(stream)
+
+
+class device:
+    """A context manager that would make an Intel GPU the current one: entering it raises an error.
+
+    >>> with torch.xpu.device(0):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: PyTorch was compiled without XPU support
+    """
+
+    def __init__(self, device):
+        self.idx = device
+
+    def __enter__(self):
+        raise NotImplementedError("PyTorch was compiled without XPU support")
+
+    def __exit__(self, type, value, traceback):
+        return False
