@@ -250,7 +250,7 @@ def scaled_mm(
         out_dtype: The dtype of the result; by default that of `self`.
 
     Raises:
-        RuntimeError: If these are no matrices of a float8 dtype, or a scale has another shape.
+        RuntimeError: If these are not matrices of a float8 dtype, or a scale has another shape.
     """
     from tensorgrad.dtypes import FLOAT8
 

@@ -89,7 +89,7 @@ def replace_pattern_with_filters(
         pattern: What is looked for.
         replacement: What takes its place.
         match_filters: Functions of (a match, the graph, the pattern's graph) that say whether a part is replaced.
-        ignore_literals: Whether arguments that are no nodes need not be the same.
+        ignore_literals: Whether arguments that are not nodes may differ.
         replacement_callback: A function of the same that returns the graph to take the part's place.
         node_name_match: Not supported.
 
