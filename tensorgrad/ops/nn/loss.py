@@ -99,7 +99,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Te
 
 @composite("functional")
 def mse_loss(
-    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Computes the squared error (input - target)², averaged, summed, or (`reduction="none"`) elementwise.
 
@@ -125,7 +125,7 @@ def mse_loss(
 
 @composite("functional")
 def l1_loss(
-    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Computes |input - target|, averaged, summed, or elementwise; a `weight` per element works as in `mse_loss`.
 
@@ -216,7 +216,7 @@ _bce = op("bce(input, target, weight=None, reduction: str = 'mean')", "loss.bce"
 
 @composite("functional")
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
     """Computes -(t log p + (1 - t) log(1 - p)) for probabilities p, the `input`; logarithms are limited to -100.
 
@@ -274,8 +274,8 @@ _bce_with_logits = op(
 
 @composite("functional")
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean",
-    pos_weight: Tensor | None = None,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None,
+    reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Computes `binary_cross_entropy` of sigmoid(input) without overflow; `pos_weight` multiplies the term of t.
 
@@ -441,8 +441,8 @@ def _of_each(losses: Tensor, shape: tuple) -> Tensor:
 
 @composite("functional")
 def nll_loss(
-    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
-    reduction: str = "mean",
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100,
+    reduce=None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Computes -input[target], for log-probabilities (N, C, ...) and class indices (N, ...); or (C) and one index.
 
@@ -494,8 +494,8 @@ _cross_entropy = op(
 
 @composite("functional")
 def cross_entropy(
-    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
-    reduction: str = "mean", label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100,
+    reduce=None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """Computes -log softmax(input)[target], for scores (N, C, ...) and targets as class indices or probabilities.
 

@@ -9,6 +9,7 @@ from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import wrong_argument
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import checked_loss, legacy_reduction, reduced_loss
 from tensorgrad.ops.pick import pick
@@ -205,12 +206,15 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     tensor([0.1269, 1.3133])
     """
     reduction = checked_loss(reduction, size_average, reduce)
+    for name, value in (("input", input), ("target", target)):  # a product may be one with a number
+        if not isinstance(value, Tensor):
+            raise wrong_argument(value, name, "Tensor")
     return reduced_loss(0.0 - logsigmoid(input * target), reduction)
 
 
 @composite("functional")
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
     """Computes the binary cross-entropy of sigmoid(input), averaged over the classes (last dimension) of each sample.
 
