@@ -1003,6 +1003,11 @@ def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.
 
 def _ends(name: str, start, end, steps, device):
     """Returns start, end and number of steps as Python numbers, and the device: that of a tensor unless given."""
+    if isinstance(steps, bool) or not hasattr(steps, "__index__"):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got ({type(start).__name__}, "
+            f"{type(end).__name__}, {type(steps).__name__}), but steps must be int"
+        )
     steps = as_integer(steps, "steps")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")

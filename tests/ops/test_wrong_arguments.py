@@ -113,6 +113,10 @@ SENTENCES = {
     "a row's flag": lambda t, x: x.sum(0, "a"),
     "a list before": lambda t, x: t.cat([x], "a"),
     "in place": lambda t, x: x.mvlgamma_(1.5),
+    "an operand of a method": lambda t, x: x.add("a"),
+    "an operand of a function": lambda t, x: t.add(x, "a"),
+    "an operand by name": lambda t, x: x.matmul(other="a"),
+    "an operand behind another": lambda t, x: x.index_select(0, "a"),
     "a sampler": lambda t, x: x.exponential_("a"),
 }
 
