@@ -280,7 +280,7 @@ def text(guard, function, numpy_names: bool) -> str:
     return templates.guard(*parts, function.__name__ in AS_ONE, HANDLER is not None, ASKS)
 
 
-def _parts(guard, function, numpy_names: bool) -> tuple[list[str], ...]:
+def _parts(guard, function, numpy_names: bool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
     """What both kinds of guards consist of: parameters, arguments, what is given otherwise, checks, and the names of
     the tensors."""
     parameters, arguments, star = [], [], False

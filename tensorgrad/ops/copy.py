@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorgrad import devices, dtypes
@@ -138,7 +140,7 @@ def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False)
     return ToDevice.apply(input)
 
 
-def _destination(given: tuple, dtype, device) -> tuple:
+def _destination(given: tuple, dtype, device) -> tuple[Any, Any, list]:
     """Reads what `to` is given by position: a dtype, or a tensor, or a device and maybe a dtype; then flags. Returns
     dtype, device and flags. Raises: TypeError for anything else."""
     first, *flags = given
