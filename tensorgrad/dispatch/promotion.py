@@ -15,7 +15,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.half_precision import IN_FLOAT32, number_in_float32
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
-from tensorgrad.errors import typename
+from tensorgrad.errors import typename, wrong_argument
 from tensorgrad.overriding.caller_arguments import position_given
 from tensorgrad.overriding.function_classes import overrides
 from tensorgrad.storage.stubs import STORAGES
@@ -219,6 +219,16 @@ def raise_not_a_tensor(op, i: int, value):
     position = [p.name for p in op.params].index(name) + 1 if given is None else given
     where = f" (position {position})" if position else ""
     raise TypeError(f"{op.name}(): argument '{name}'{where} must be Tensor, not {typename(value)}")
+
+
+def refuse_numbers(**given) -> None:
+    """For functions that would compute with numbers, too, where PyTorch takes tensors only.
+
+    Raises: TypeError that names the function and the argument, unless all arguments are tensors.
+    """
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise wrong_argument(value, name, "Tensor")
 
 
 def _position_given(name: str, value) -> int | None:

@@ -11,6 +11,7 @@ from tensorgrad import dtypes, return_types
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.kinds import composite, number, op, reduction, view
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
     as_number,
@@ -614,9 +615,7 @@ def dist(input: Tensor, other: Tensor, p: number = 2) -> Tensor:
     >>> torch.dist(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    for name, value in (("input", input), ("other", other)):  # a difference may be one from a number
-        if not isinstance(value, Tensor):
-            raise wrong_argument(value, name, "Tensor")
+    refuse_numbers(input=input, other=other)
     return vector_norm(input - other, p)
 
 

@@ -101,6 +101,8 @@ def position_given(frame: FrameType, argument: str) -> int | None:
     if argument in given or NUMPY_NAMES.get(argument) in given:
         return 0
     at = names.index(argument)
+    if not at:  # even if it is the tensor itself: then it is counted
+        return 1
     return at if count <= at or _is_bound(frame, names, count, given) else at + 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import check_broadcastable, check_real_floats
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import F32, I64, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.nn.activation import logsigmoid
@@ -325,6 +326,7 @@ def kl_div(
         )
     elif reduction != "batchmean":
         checked_loss(reduction)
+    refuse_numbers(input=input, target=target)
     if target.dtype.category < dtypes.FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input

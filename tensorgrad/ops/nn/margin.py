@@ -8,8 +8,8 @@ from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrong_argument
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import checked_loss, legacy_reduction, reduced_loss
 from tensorgrad.ops.pick import pick
@@ -62,6 +62,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     >>> torch.pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
+    refuse_numbers(x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, -1 if x1.ndim or x2.ndim else None, keepdim)
 
 
@@ -206,9 +207,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     tensor([0.1269, 1.3133])
     """
     reduction = checked_loss(reduction, size_average, reduce)
-    for name, value in (("input", input), ("target", target)):  # a product may be one with a number
-        if not isinstance(value, Tensor):
-            raise wrong_argument(value, name, "Tensor")
+    refuse_numbers(input=input, target=target)
     return reduced_loss(0.0 - logsigmoid(input * target), reduction)
 
 
