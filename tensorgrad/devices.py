@@ -33,7 +33,9 @@ class device:
             raise TypeError("device(): argument 'type' must be str, int or device, not None")
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index
-        elif isinstance(type, int):
+        elif isinstance(type, int) and not isinstance(type, bool):
+            if not -(1 << 63) <= type < 1 << 63:
+                raise ValueError(f"Overflow when unpacking long long: the index of a device is {type}")
             type, index = "cuda", type
         elif not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}")

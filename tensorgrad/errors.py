@@ -21,6 +21,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+# (frame, argument) -> the position at which the call of a function gave it (overriding/caller_arguments.py)
+POSITION_GIVEN: Any = None
 _DEEPEST = 100  # frames that are looked at: a recursion may have very many
 
 
@@ -190,7 +192,7 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         if frame.f_globals is not globals():  # not the checks themselves
             frames.append(frame)
         frame = frame.f_back
-    asked, name, sequence = argument, "", None
+    asked, name, sequence, where = argument, "", None, ""
     for place in reversed(frames):
         called = _name_of(place)
         if name and called != name:  # the argument is to have the name that the program's own call has
@@ -199,6 +201,9 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         found = _parameter_of(place, value, asked)
         if found is not None:
             argument, sequence = found
+            if place.f_globals.get("__name__", "").startswith(("tensorgrad.dispatch", "tensorgrad.ops")):  # an op's
+                given = POSITION_GIVEN(place, argument)
+                where = f" (position {given})" if given else ""
             break
     what = typename(value)
     if sequence is None and argument != asked:  # one of a layer's sizes
@@ -206,9 +211,10 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
     elif sequence is not None and len(sequence) > 1:
         position = next(i for i, item in enumerate(sequence) if item is value)
         return TypeError(
-            f"{name}(): argument '{argument}' must be {wanted}, but found element of type {what} at pos {position}"
+            f"{name}(): argument '{argument}'{where} must be {wanted}, but found element of type {what} at pos "
+            f"{position}"
         )
-    return TypeError(f"{name + '(): ' if name else ''}argument '{argument}' must be {wanted}, not {what}")
+    return TypeError(f"{name + '(): ' if name else ''}argument '{argument}'{where} must be {wanted}, not {what}")
 
 
 def _name_of(frame) -> str:
@@ -245,9 +251,12 @@ def _parameter_of(frame, value, asked: str) -> tuple[str, Any] | None:
 
 
 def check_is_number(value, argument: str) -> None:
-    """Raises: TypeError that names the function and the argument, unless the value is a number."""
+    """Raises: TypeError that names the function and the argument, unless the value is a number; OverflowError for an
+    integer beyond 64 bits."""
     if not isinstance(value, Number):
         raise wrong_argument(value, argument, "Number")
+    if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(f"int too big to convert: argument '{argument}' is {value}")
 
 
 def as_factor(value, argument: str):
@@ -263,17 +272,17 @@ def as_factor(value, argument: str):
 def as_number(value, argument: str):
     """The same; integers must fit into 64 bits. Raises: TypeError as above, or OverflowError."""
     value = as_factor(value, argument)
-    if value.__class__ is int and not of_64_bits(value):
-        raise OverflowError(f"int too big to convert: argument '{argument}' is {value}")
+    check_is_number(value, argument)
     return value
 
 
 def as_float(value, argument: str):
-    """Returns a real number, or that of a tensor without dimensions. Raises: TypeError as above."""
+    """Returns a real number, or that of a tensor without dimensions: a float for an integer that is large. Raises:
+    TypeError as above."""
     if isinstance(value, complex):
         raise wrong_argument(value, argument, "float")
     if isinstance(value, Number):
-        return value
+        return float(value) if value.__class__ is int else value
     if getattr(value, "ndim", None) != 0:
         raise wrong_argument(value, argument, "float")
     return value.item()

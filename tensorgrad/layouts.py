@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorgrad.errors import wrong_argument
+
 
 class memory_format:
     """The memory order of a dense tensor's dimensions: which one varies fastest.
@@ -70,11 +72,20 @@ _mkldnn = layout("_mkldnn")
 AnyLayout = layout | None
 
 
+def check_memory_format(given: Any) -> None:
+    """Raises: TypeError that names the function, unless it is a memory format (or "contiguous", as this library's own
+    functions say it)."""
+    if given.__class__ is not memory_format and not (given.__class__ is str and given == "contiguous"):
+        raise wrong_argument(given, "memory_format", "torch.memory_format")
+
+
 def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple[int, ...]:
     """Returns the strides, in elements, of a dense tensor in a memory format (row-major for None).
 
     Raises: RuntimeError if tensors of this rank, or new tensors, cannot have the format.
     """
+    if given is not None:
+        check_memory_format(given)
     name = "contiguous_format" if given is None else str(given).rpartition(".")[2]
     order = list(range(len(shape)))
     if name.startswith("channels_last"):

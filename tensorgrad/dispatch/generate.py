@@ -37,7 +37,7 @@ from tensorgrad.dispatch.promotion import (
 from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
-from tensorgrad.errors import MISSING, as_factor, as_integer, check_flag, missing
+from tensorgrad.errors import MISSING, as_float, as_integer, as_number, check_flag, missing
 from tensorgrad.overriding.function_classes import overrides
 from tensorgrad.rows import kernel_tables
 from tensorgrad.rows.kernel_tables import COMPILED, REGISTRY, array_kernel, asked_backward, check_backward, in_turn

@@ -29,7 +29,6 @@ from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import (
     MISSING,
     NUMPY_NAMES,
-    as_factor,
     as_float,
     as_integer,
     as_number,
@@ -42,7 +41,7 @@ from tensorgrad.errors import (
     typename,
 )
 from tensorgrad.layouts import check_strided, strided
-from tensorgrad.overriding.caller_arguments import is_in_python, names_given
+from tensorgrad.overriding.caller_arguments import is_in_python, position_given, running
 from tensorgrad.overriding.function_classes import as_called, overriding
 from tensorgrad.overriding.function_classes import call as call_other
 from tensorgrad.overriding.function_modes import COMPOSITES
@@ -81,10 +80,11 @@ _COMPUTES_ITSELF = frozenset((
     "gaussian_nll_loss", "gumbel_softmax", "local_response_norm", "multi_margin_loss", "normalize",
     "triplet_margin_with_distance_loss",
 ))  # fmt: skip
+_COMPUTES_BY = {"embedding": frozenset(("padding_idx",))}  # or by some of them only
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
 _KNOWN = _LISTS | set(_SINGLE)
-_CHECKED = _LISTS | {"Tensor", "bool", "str"}
+_CHECKED = _LISTS | {"Tensor", "bool", "int", "float", "number", "str"}
 # What parameters without an annotation are by PyTorch's names for them.
 _NAMES = {
     "self": "Tensor", "input": "Tensor | number", "tensor1": "Tensor | number", "tensor2": "Tensor | number",
@@ -183,7 +183,7 @@ def _takes(function, *names: str) -> bool:
 
 
 def _takes_others(function) -> bool:
-    """Whether a method has another parameter that is a tensor, a str or a bool.
+    """Whether a method has another parameter that is a tensor, a number, a str or a bool.
 
     (Importing asks all methods: a signature would be slow.)
     """
@@ -255,8 +255,35 @@ def _late(parameters: Mapping[str, inspect.Parameter], numpy_names: bool) -> lis
     return templates.late({p.name: p.default is p.empty for p in positional}) if numpy_names else []
 
 
+def checked(COMPOSITE, name: str):
+    """The function behind an in-place method, which writes what it returns: its arguments are checked as a guard checks
+    them. (Modes and classes that override functions are asked elsewhere.)"""
+
+    def guard(*args, **kwargs):  # compiled when it is first called
+        return take_over(SELF, _checking(SELF, COMPOSITE))(*args, **kwargs)
+
+    SELF: Any = guard
+    guard.__name__ = guard.__qualname__ = name
+    guard.__module__ = "tensorgrad"
+    return SELF
+
+
+def _checking(guard, function):
+    cells = {"COMPOSITE": function, "SELF": guard}
+    made = function_of(templates.checked(*_parts(guard, function, False)), cells, globals(), guard.__name__)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return made
+
+
 def text(guard, function, numpy_names: bool) -> str:
     """The text of the guard of a function (without defaults, which `_become` sets)."""
+    parts = _parts(guard, function, numpy_names)
+    return templates.guard(*parts, function.__name__ in AS_ONE, HANDLER is not None, ASKS)
+
+
+def _parts(guard, function, numpy_names: bool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
+    """What both kinds of guards consist of: parameters, arguments, what is given otherwise, checks, and the names of
+    the tensors."""
     parameters, arguments, star = [], [], False
     for p in _parameters(function).values():
         stars = "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD)
@@ -275,27 +302,26 @@ def text(guard, function, numpy_names: bool) -> str:
     in_python = is_in_python(guard)
     passed_on = _passed_on(guard)
     checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
-    checks += [] if in_python else [templates.factor(name) for name in _factors(function)]
+    checks += [] if in_python else [templates.plain_value(name, "number", False) for name in _factors(function)]
     checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
-    return templates.guard(
-        parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
-        HANDLER is not None, ASKS,
-    )  # fmt: skip
+    return parameters, arguments, given, checks, [name for _, name, _ in _tensors(function)]
 
 
 def _passed_on(guard) -> frozenset[str]:
     """The flags and numbers that PyTorch's function passes on, if it is written in Python."""
-    return frozenset() if guard.__name__ in _COMPUTES_ITSELF else _PASSED_ON
+    name = guard.__name__
+    return frozenset() if name in _COMPUTES_ITSELF else _PASSED_ON - _COMPUTES_BY.get(name, frozenset())
 
 
 def _flags(function) -> list[str]:
-    """The parameters that are bools."""
+    """The parameters that are bools; but for `inplace`, of which PyTorch only asks whether it is true."""
     return [
         p.name
         for p in _parameters(function).values()
-        if p.annotation == "bool" or (p.annotation is p.empty and (p.default is True or p.default is False))
+        if p.name != "inplace"
+        and (p.annotation == "bool" or (p.annotation is p.empty and (p.default is True or p.default is False)))
     ]
 
 
@@ -330,7 +356,7 @@ def _tensors(function) -> list[tuple[int, str, str]]:
 
 def _public_name(guard) -> str:
     """PyTorch's own name of a function: `fft_fft` for `torch.fft.fft`."""
-    room = guard.__module__.rpartition(".")[2]
+    room = guard.__module__.removeprefix("tensorgrad.")
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
@@ -340,10 +366,12 @@ def _argument(guard, name: str, position: int) -> str:
     Args:
         position: Counted from 1; 0 if it can only be named.
     """
-    is_method = vars(Tensor).get(guard.__name__) is guard
-    named = names_given([guard.__code__])
-    is_named = not position or name in named or NUMPY_NAMES.get(name) in named
-    where = "" if is_named else f" (position {max(position - is_method, 1)})"
+    frame = running([guard.__code__])
+    given = None if frame is None or not position else position_given(frame, name)
+    if given is None and position:
+        method = vars(Tensor).get(guard.__name__)
+        given = max(position - (guard in (method, getattr(method, "checked", None))), 1)
+    where = f" (position {given})" if given else ""
     return f"{_public_name(guard)}(): argument '{'input' if name == 'self' else name}'{where}"
 
 
@@ -377,20 +405,6 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                     ) from None
     _check_plain(function, guard, values, by_annotation=isinstance(error, TypeError))
     return ()
-
-
-def check_call(function, guard, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Raises: TypeError if a composite, called in the place of a guard, has failed because of an argument's type."""
-    __tracebackhide__ = True
-    parameters = _parameters(function)
-    try:
-        bound = inspect.Signature(list(parameters.values())).bind(*args, **kwargs)
-    except TypeError:  # as Python has said
-        return
-    bound.apply_defaults()
-    values = tuple(bound.arguments.values())
-    if next(overriding(values), None) is None:
-        check_tensors(function, guard, tuple(bound.arguments[name] for _, name, _ in _tensors(function)), values)
 
 
 def _check_plain(function, guard, values: tuple, by_annotation: bool) -> None:

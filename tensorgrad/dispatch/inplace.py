@@ -116,7 +116,10 @@ def _binary(op, operator: bool):
                 y = other
                 kind = array.dtype
                 direct = (
-                    ((kind is F32 or kind is F64) and (y.__class__ is float or y.__class__ is int))
+                    (
+                        (kind is F32 or kind is F64)
+                        and (y.__class__ is float or (y.__class__ is int and -0x3FFFFFFF <= y <= 0x3FFFFFFF))
+                    )
                     or (kind is I64 and y.__class__ is int)
                 )  # fmt: skip
                 direct = direct and not (self._requires_grad and is_recorded(self))
@@ -156,6 +159,7 @@ def make_composite(name: str, function, row=None):
     Called without keywords, it is that of `row`, if one is given.
     """
     direct = None if row is None else make(row)
+    checked = guard.checked(function, f"{name}_")
 
     def method(self, *args, **kwargs):
         if direct is not None and not kwargs:
@@ -168,12 +172,7 @@ def make_composite(name: str, function, row=None):
         if name in WRITES_AT_INDICES or name in POINTWISE_TOO:
             check_sources(self, given, refuses=name in WRITES_AT_INDICES)
         before = self.clone() if tracked else self
-        try:
-            result = function(before, *args, **kwargs)
-        except Exception:
-            __tracebackhide__ = True
-            guard.check_call(function, method, (before, *args), kwargs)
-            raise
+        result = checked(before, *args, **kwargs)
         result = _kept(name, self, given, result)
         check_result(self, result)
         if result._edge is not None and not SLOW and _is_of_one_op(before, result, self):
@@ -187,6 +186,7 @@ def make_composite(name: str, function, row=None):
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
+    method.checked = checked  # type: ignore[attr-defined]
     signatures.promise(method, lambda: signatures.in_place(inspect.signature(function)))
     return method
 

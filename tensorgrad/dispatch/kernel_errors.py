@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_of_64_bits, hide_callers, of_64_bits, wrong_argument
+from tensorgrad.errors import check_number, check_of_64_bits, hide_callers, of_64_bits, wrong_argument
 from tensorgrad.layouts import strided
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.stubs import STORAGES
@@ -77,7 +77,8 @@ _PLAIN = {"number": (Number, "Number"), "float": (Number, "float"), "int": (Supp
 
 
 def _check_plain_values(op, arguments: tuple) -> None:
-    """Raises: TypeError for a number that is a string or the like, ValueError for an integer beyond 64 bits."""
+    """Raises: TypeError for a number that is a string or the like, ValueError for an integer beyond 64 bits,
+    RuntimeError for a complex number beside a real tensor."""
     __tracebackhide__ = True
     for param, value in zip(op.params, arguments, strict=False):
         allowed, wanted = _PLAIN.get(param.annotation, (object, ""))
@@ -87,6 +88,10 @@ def _check_plain_values(op, arguments: tuple) -> None:
             for size in value:
                 if size.__class__ is int and not of_64_bits(size):
                     raise wrong_argument(size, param.name, "tuple of ints of 64 bits") from None
+        if wanted == "Number" and value.__class__ is complex:
+            first = next((v for v in arguments if getattr(v, "_array", None) is not None), None)
+            if first is not None and not first.dtype.is_complex:
+                check_number(value, first.dtype)
         fits = isinstance(value, allowed) or value is None or value.__class__ in STORAGES
         if not fits and getattr(value, "ndim", None) != 0:
             raise wrong_argument(value, param.name, wanted) from None

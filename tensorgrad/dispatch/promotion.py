@@ -5,6 +5,8 @@ The generated functions call this file only if operands differ (a Python number,
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.half_precision import IN_FLOAT32, number_in_float32
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
-from tensorgrad.errors import typename
+from tensorgrad.errors import typename, wrong_argument
+from tensorgrad.overriding.caller_arguments import position_given
 from tensorgrad.overriding.function_classes import overrides
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
@@ -212,8 +215,32 @@ def plain_operands(op, i: int, values):
 def raise_not_a_tensor(op, i: int, value):
     """The TypeError for argument `i`."""
     name = [p.name for p in op.params if p.is_tensor][i]
-    position = [p.name for p in op.params].index(name) + 1
-    raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not {typename(value)}")
+    given = _position_given(name, value)
+    position = [p.name for p in op.params].index(name) + 1 if given is None else given
+    where = f" (position {position})" if position else ""
+    raise TypeError(f"{op.name}(): argument '{name}'{where} must be Tensor, not {typename(value)}")
+
+
+def refuse_numbers(**given) -> None:
+    """For functions that would compute with numbers, too, where PyTorch takes tensors only.
+
+    Raises: TypeError that names the function and the argument, unless all arguments are tensors.
+    """
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise wrong_argument(value, name, "Tensor")
+
+
+def _position_given(name: str, value) -> int | None:
+    """The position at which the program's call gave an argument; 0 if it named it, None if that cannot be known."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+        if frame.f_locals.get(name) is value:
+            given = position_given(frame, name)
+            if given is not None:
+                return given
+        frame = frame.f_back
+    return None
 
 
 def other_operand(op, input, other):

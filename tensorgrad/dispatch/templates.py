@@ -264,31 +264,26 @@ if {name} is not None and {name}.__class__ is not DTYPE:
 
 
 FLAG = """
-if {name} is not False and {name} is not True:
+if {name} is not False and {name} is not True{and_given}:
     check_flag({name}, "{name}")
 """
 
 
-FACTOR = """
-if {name}.__class__ is not int and {name}.__class__ is not float{and_given}:
-    {name} = as_factor({name}, "{name}")
-"""
-
-
+# Integers of 30 bits are those that Python compares fastest; what is larger is looked at by the function.
 INTEGER = """
-if ({name}.__class__ is not int or not -1 << 63 <= {name} < 1 << 63){and_given}:
+if ({name}.__class__ is not int or not -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
     {name} = as_integer({name}, "{name}")
 """
 
 
 FLOAT = """
-if {name}.__class__ is not float and {name}.__class__ is not int{and_given}:
+if {name}.__class__ is not float and not ({name}.__class__ is int and -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
     {name} = as_float({name}, "{name}")
 """
 
 
 NUMBER = """
-if {name}.__class__ is not float and not ({name}.__class__ is int and -1 << 63 <= {name} < 1 << 63){and_given}:
+if {name}.__class__ is not float and not ({name}.__class__ is int and -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
     {name} = as_number({name}, "{name}")
 """
 
@@ -314,10 +309,14 @@ def given_otherwise(op: Op) -> str:
 
 
 def checks(op: Op) -> str:
-    """Lines that refuse flags that are not bools and factors that are not numbers, once classes could override."""
+    """Lines that refuse flags that are not bools and numbers that are none, once classes could override."""
     parts = [flag(p.name) for p in op.params if p.annotation == "bool" and p.default != "None"]
-    parts += [factor(p.name, p.default == "None") for p in op.params if p.annotation == "number" and p.default]
-    parts += [plain_value(p.name, "int", False) for p in op.params if p.annotation == "int" and p.keyword]
+    numbers = [p for p in op.params if p.annotation == "number" and p.default]
+    parts += [plain_value(p.name, "number", p.default == "None") for p in numbers]
+    floats = [p for p in op.params if p.annotation == "float" and p.default]
+    parts += [plain_value(p.name, "float", p.default == "None") for p in floats]
+    integers = [p for p in op.params if p.annotation == "int" and (p.keyword or op.kind == "pointwise")]
+    parts += [plain_value(p.name, "int", False) for p in integers]
     return "\n".join(parts)
 
 
@@ -337,13 +336,9 @@ def dtype_of(name: str, function: str) -> str:
 
 
 def flag(name: str) -> str:
-    """Lines that refuse what is not a bool."""
-    return fill(FLAG, name=name)
-
-
-def factor(name: str, optional: bool = False) -> str:
-    """Lines that refuse what is not a number (or None, where that is allowed)."""
-    return fill(FACTOR, name=name, and_given=f" and {name} is not None" if optional else "")
+    """Lines that refuse what is not a bool. (As in PyTorch, None is the default of what factories may do besides.)"""
+    optional = name in ("requires_grad", "pin_memory")
+    return fill(FLAG, name=name, and_given=f" and {name} is not None" if optional else "")
 
 
 def plain_value(name: str, annotation: str, optional: bool) -> str:
@@ -388,7 +383,7 @@ else:
 """
 
 OR_SCALAR = """
-elif {p}.__class__ is float or {p}.__class__ is int:
+elif {p}.__class__ is float or ({p}.__class__ is int and -0x3FFFFFFF <= {p} <= 0x3FFFFFFF):
     x1 = {p}
     r1 = False
 """
@@ -1011,6 +1006,18 @@ def guard({parameters}):
         raise
 """
 
+CHECKED = """
+def guard({parameters}):
+    {given}
+    try:
+        {checks}
+        return COMPOSITE({arguments})
+    except Exception:
+        __tracebackhide__ = True
+        check_tensors(COMPOSITE, SELF, ({tensors}), ({values}))
+        raise
+"""
+
 AUTOCAST = """
 if LOCAL.autocast is not None:
     return LOCAL.autocast.composite(FUNCTION, {arguments})
@@ -1037,13 +1044,32 @@ if layout is not None and layout is not strided:
 """
 
 
+def checked(
+    parameters: list[str], arguments: list[str], given: list[str], checks: list[str], tensors: list[str]
+) -> str:
+    """The text of a guard that only checks: of a method which writes what the composite returns."""
+    return fill(
+        CHECKED,
+        parameters=", ".join(parameters),
+        given="\n".join(given),
+        checks="\n".join(checks),
+        arguments=", ".join(arguments),
+        tensors="".join(f"{name}, " for name in tensors),
+        values="".join(f"{value}, " for value in _values_of(arguments)),
+    )
+
+
+def _values_of(arguments: list[str]) -> list[str]:
+    return [a.partition("=")[0] if a[:2] != "**" else f"*{a[2:]}.values()" for a in arguments]
+
+
 def guard(
     parameters: list[str], arguments: list[str], given: list[str], checks: list[str], tensors: list[str],
     autocast: bool, handler: bool, asks: bool,
 ) -> str:  # fmt: skip
     """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
     call = ", ".join(arguments)
-    values = [a.partition("=")[0] if a[:2] != "**" else f"*{a[2:]}.values()" for a in arguments]
+    values = _values_of(arguments)
     positional = "".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**"))
     named = ", ".join(a for a in arguments if "=" in a or a.startswith("**"))
     ordinary = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorgrad import devices, dtypes
@@ -12,9 +14,9 @@ from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flags, check_is_number, check_number
+from tensorgrad.errors import check_flags, check_is_number, check_number, invalid_combination, wrong_argument
 from tensorgrad.kernels.array import rearrange as kernels
-from tensorgrad.layouts import made_in_order, memory_strides
+from tensorgrad.layouts import check_memory_format, made_in_order, memory_strides, preserve_format
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.overriding import function_classes
 from tensorgrad.rows.strides import order_of_copy
@@ -77,8 +79,11 @@ def clone(input: Tensor, *, memory_format=None) -> Tensor:
 
 def _format_of(input: Tensor, memory_format) -> str | None:
     """Returns the format for `clone`'s kernel. Raises: RuntimeError for channels_last on a tensor of another rank."""
+    if memory_format is None:
+        return None
+    check_memory_format(memory_format)
     name = str(memory_format)
-    if memory_format is None or "preserve" in name:
+    if "preserve" in name:
         return None
     if "channels_last" not in name:
         return "contiguous"
@@ -135,6 +140,27 @@ def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False)
     return ToDevice.apply(input)
 
 
+def _destination(given: tuple, dtype, device) -> tuple[Any, Any, list]:
+    """Reads what `to` is given by position: a dtype, or a tensor, or a device and maybe a dtype; then flags. Returns
+    dtype, device and flags. Raises: TypeError for anything else."""
+    first, *flags = given
+    if first.__class__ is dtypes.dtype or first in dtypes.NUMBERS:
+        dtype = first
+    elif isinstance(first, Tensor):
+        dtype, device = first.dtype, first.device
+    else:
+        if isinstance(first, bool):
+            raise wrong_argument(first, "device", "torch.device")
+        device = device if first is None else first
+        second = flags.pop(0) if flags else None
+        if second is not None and second.__class__ is not dtypes.dtype and second not in dtypes.NUMBERS:
+            raise wrong_argument(second, "dtype", "torch.dtype")
+        dtype = dtype if second is None else second
+    if len(flags) > 2:
+        raise invalid_combination("to", f"{len(given)} arguments by position")
+    return dtype, device, flags
+
+
 @composite("method")
 def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None) -> Tensor:
     """Converts this tensor to another dtype and/or device: `to(dtype)`, `to(device, dtype)`, `to(other)`.
@@ -148,19 +174,13 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     >>> torch.ones(1, dtype=torch.int64).to(torch.float32)
     tensor([1.])
     """
-    flags = [argument for argument in args if isinstance(argument, bool)]
     if non_blocking is not False or copy is not False:
         check_flags(non_blocking=non_blocking, copy=copy)
-    non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])[:2]
-    for argument in args:
-        if argument.__class__ is dtypes.dtype or argument in dtypes.NUMBERS:
-            dtype = argument
-        elif isinstance(argument, Tensor):
-            dtype, device = argument.dtype, argument.device
-        elif isinstance(argument, bool):
-            pass  # non_blocking and copy, read above
-        elif argument is not None:
-            device = argument
+    if args:
+        dtype, device, flags = _destination(args, dtype, device)
+        if flags:
+            check_flags(**dict(zip(("non_blocking", "copy"), flags)))
+            non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])
     result = self
     if device is not None:
         device = resolve_device(device)
@@ -172,8 +192,10 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
             result = _transfer(result, device, non_blocking)
     if dtype is not None and result.dtype is not dtype:
         result = cast(result, dtypes.as_dtype(dtype, "to"))
-    if memory_format is not None and "preserve" not in str(memory_format):
-        result = contiguous(result, memory_format)
+    if memory_format is not None:
+        check_memory_format(memory_format)
+        if memory_format is not preserve_format:
+            result = contiguous(result, memory_format)
     return result.clone() if copy and result is self else result
 
 
@@ -250,6 +272,8 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
     (True, False, False)
     """
     array = self._array
+    if memory_format is not None:
+        check_memory_format(memory_format)
     if memory_format is not None and "channels_last" in str(memory_format):
         if array.ndim != (5 if "3d" in str(memory_format) else 4):
             return False
@@ -484,7 +508,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
             return inplace.replace(self, _fill, (value,), {}, apart=False)
         inplace.check_no_overlap(self)
         value = value.item()
-    if value.__class__ not in dtypes.NUMBERS:
+    if value.__class__ is not float and not (value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF):
         value = plain_number(value)
         check_is_number(value, "value")
     check_number(value, self.dtype)

@@ -23,6 +23,7 @@ from tensorgrad.errors import (
     MISSING,
     arguments_named,
     as_integer,
+    as_number,
     check_flag,
     check_is_number,
     check_number,
@@ -726,8 +727,7 @@ def full(
     """
     if size.__class__ not in (tuple, list, Size) and not isinstance(size, tuple | list):
         raise wrong_argument(size, "size", "tuple of ints")
-    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else plain_number(fill_value)
-    check_is_number(fill_value, "fill_value")
+    fill_value = as_number(plain_number(fill_value), "fill_value")
     dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype, device=device)
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
@@ -754,7 +754,8 @@ def _like(name: str, function, fills: bool, maker=None):
         if (
             maker is not None
             and input.__class__ in PLAIN
-            and not (fill or named or dtype or layout or device or requires_grad or memory_format or pin_memory)
+            and not (fill or named or dtype or layout or requires_grad or memory_format or pin_memory)
+            and device is None
         ):
             array = input._array
             if array.__class__ is np.ndarray and array.flags.c_contiguous:
@@ -770,8 +771,8 @@ def _like(name: str, function, fills: bool, maker=None):
                 value = 1 if name == "ones_like" else fill[0] if fill else None
                 return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
         made = function(
-            tuple(input._array.shape), *fill, dtype=dtype or input.dtype, device=device or input.device,
-            requires_grad=requires_grad, pin_memory=pin_memory,
+            tuple(input._array.shape), *fill, dtype=dtype or input.dtype,
+            device=input.device if device is None else device, requires_grad=requires_grad, pin_memory=pin_memory,
         )  # fmt: skip
         array = input._array
         if memory_format is not None and "preserve" not in str(memory_format):
@@ -816,7 +817,7 @@ def _new(name: str, function, example: str, printed: str, *keywords: str):
         made = function(
             *args,
             dtype=dtype or self.dtype,
-            device=device or self.device,
+            device=self.device if device is None else device,
             requires_grad=requires_grad,
             pin_memory=pin_memory,
         )
@@ -857,6 +858,9 @@ def new(self, *args, device=None) -> Tensor:
     return legacy_tensor(args, device or self.device, self.dtype)
 
 
+_LARGE = 1 << 62  # no integer below needs a look
+
+
 @composite("function")
 def arange(
     start=MISSING, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False,
@@ -881,10 +885,11 @@ def arange(
     if end is None:
         start, end = 0, start
     whole = start.__class__ is int and end.__class__ is int and step.__class__ is int
-    if not whole:
-        start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
-        for name, value in (("end", end), ("start", start), ("step", step)):
-            check_is_number(value, name)
+    if not whole or not -_LARGE < start < _LARGE or not -_LARGE < end < _LARGE or not -_LARGE < step < _LARGE:
+        named = (("start", start), ("end", end), ("step", step))
+        start, end, step = (as_number(plain_number(value), name) for name, value in named)
+        for value in (start, end, step):
+            check_number(value, dtypes.float64)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (step > 0 and start > end) or (step < 0 and start < end):
@@ -998,13 +1003,12 @@ def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.
 
 def _ends(name: str, start, end, steps, device):
     """Returns start, end and number of steps as Python numbers, and the device: that of a tensor unless given."""
-    if not isinstance(steps, int | np.integer):
-        steps = steps.item() if isinstance(steps, Tensor) else steps
-        if not isinstance(steps, int):
-            raise TypeError(
-                f"{name}() received an invalid combination of arguments - got ({type(start).__name__}, "
-                f"{type(end).__name__}, {type(steps).__name__}), but steps must be int"
-            )
+    if isinstance(steps, bool) or not hasattr(steps, "__index__"):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got ({type(start).__name__}, "
+            f"{type(end).__name__}, {type(steps).__name__}), but steps must be int"
+        )
+    steps = as_integer(steps, "steps")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     ends = []
@@ -1094,8 +1098,9 @@ def scalar_tensor(
     >>> torch.scalar_tensor(2)
     tensor(2.)
     """
-    if isinstance(s, Tensor) and not s.ndim:
-        s = s.item()
-    if not isinstance(s, np.generic | bool | int | float | complex):
-        raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}")
-    return tensor(s, dtype=dtype or dtypes.DEFAULT.floating, device=device, requires_grad=requires_grad)
+    s = as_number(plain_number(s), "s")
+    dtype = dtype or dtypes.DEFAULT.floating
+    check_number(s, dtype)
+    if layout is not None and not isinstance(layout, layouts.layout):
+        raise wrong_argument(layout, "layout", "torch.layout")
+    return tensor(s, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
-from tensorgrad.errors import check_is_number, check_number
+from tensorgrad.errors import check_is_number, check_number, invalid_combination
 from tensorgrad.tensor import Tensor
 
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
@@ -81,14 +81,22 @@ _clamp = pointwise("clamp(input, min: number = None, max: number = None)", "poin
                    input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
 
 
+def _as_numbers(*limits):
+    """A number, and a tensor without dimensions as one. Raises: TypeError for another tensor."""
+    numbers = [v.item() if isinstance(v, Tensor) and not v._array.ndim and not v._requires_grad else v for v in limits]
+    if any(isinstance(v, Tensor) for v in numbers):
+        raise invalid_combination("clamp", "expected min and max to be two numbers or two tensors")
+    return numbers
+
+
 @composite()
 def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
-    """Limits the elements of `input` to [min, max]. Each limit is a number or a tensor, and one may be omitted.
+    """Limits the elements of `input` to [min, max]. The limits are numbers or tensors, and one may be omitted.
 
     Where `min` is greater than `max`, the result is `max`.
 
     Args:
-        min, max: numbers, tensors that broadcast with `input`, or None for no limit.
+        min, max: two numbers, or two tensors that broadcast with `input`; None for no limit.
 
     Raises:
         RuntimeError: If both limits are omitted.
@@ -101,12 +109,17 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
             return clamp_min(input, min, out=out)
         if min is None:
             return clamp_max(input, max, out=out)
-        return _clamp_between(input, min, max, out=out)
+        if isinstance(min, Tensor) and isinstance(max, Tensor):
+            return _clamp_between(input, min, max, out=out)
+        min, max = _as_numbers(min, max)
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if not (min.__class__ in _REAL_OR_NONE and max.__class__ in _REAL_OR_NONE):
         check_is_number(0 if min is None else min, "min")
         check_is_number(0 if max is None else max, "max")
+        for limit in (min, max):
+            if limit.__class__ is complex and input._array.dtype.kind != "c":
+                check_number(limit, dtypes.float64)
     return _clamp(input, min, max, out=out)
 
 
@@ -115,6 +128,7 @@ def clamp_(self: Tensor, min=None, max=None) -> Tensor:
     """Limits this tensor to [min, max] in place."""
     array = self._array
     real = min.__class__ in _REAL_OR_NONE and max.__class__ in _REAL_OR_NONE and (min is not None or max is not None)
+    real = real and -0x3FFFFFFF < (min or 0) < 0x3FFFFFFF and -0x3FFFFFFF < (max or 0) < 0x3FFFFFFF
     if real and array.dtype is dtypes.F32 and inplace.writable(self) and array.size < _FEW:
         self._storage.bump()
         if min is not None:  # the limit first: of equal zeros the second is taken
@@ -133,7 +147,7 @@ def _prepare_nan_to_num(x, nan, posinf, neginf):
     return x, *(default if value is None else value for value, default in given)
 
 
-nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",
+nan_to_num = pointwise("nan_to_num(input, nan: float = None, posinf: float = None, neginf: float = None)",
                        "pointwise.nan_to_num", prepare=_prepare_nan_to_num,
                        input=lambda g, input: g.masked_fill(~input.isfinite(), 0),
                        doc="Replaces NaN (by default with 0) and infinities (with the dtype's limits).")  # fmt: skip

@@ -10,7 +10,7 @@ from tensorgrad.dispatch.kinds import composite, number, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import no_dimensions, wrap_dim, wrap_dims
+from tensorgrad.errors import check_is_number, no_dimensions, wrap_dim, wrap_dims
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
@@ -65,7 +65,7 @@ def _sample_dim(y: Tensor, dim: int) -> int:
 
 
 @composite("function")
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: number | None = None, dim: int = -1) -> Tensor:
     """Integrates samples `y` along `dim` by the trapezoidal rule.
 
     The samples are at points `x` (one per sample, or of a shape that broadcasts with that of `y`) or `dx` apart
@@ -94,7 +94,7 @@ def _trapezoid(name: str, y, x, dx, dim):
 
 
 @composite("function")
-def trapz(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: number | None = None, dim: int = -1) -> Tensor:
     """Alias of `trapezoid`.
 
     >>> torch.trapz(torch.tensor([1.0, 5.0, 10.0]), dx=2)
@@ -104,7 +104,7 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tens
 
 
 @composite("function")
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: number | None = None, dim: int = -1) -> Tensor:
     """Integrates cumulatively along `dim` with `trapezoid`: up to the second, the third, ... and the last sample.
 
     Raises:
@@ -149,6 +149,9 @@ def gradient(input: Tensor, *, spacing=None, dim=None, edge_order: int = 1) -> t
                 "or a list of numbers or tensors"
             )
         spacing = spacing.item()
+    for distance in spacing if isinstance(spacing, tuple | list) else () if spacing is None else (spacing,):
+        if not isinstance(distance, Tensor):
+            check_is_number(distance, "spacing")
     if isinstance(spacing, tuple | list):
         _check_spacing(input, spacing, dim, dims)
         distances = list(spacing)

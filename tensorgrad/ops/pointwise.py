@@ -23,7 +23,7 @@ from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import check_sources, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_factor
+from tensorgrad.errors import as_factor, check_is_number, check_number
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.return_types import return_type
@@ -277,6 +277,8 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(value, Tensor) and value.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
+    if weight.__class__ is complex and not input.dtype.is_complex:
+        check_number(weight, input.dtype)
     if weight.__class__ is float and input.dtype.is_floating_point:
         return _lerp_by_number(input, end, weight, out=out)
     return _lerp(input, end, weight, out=out)
@@ -424,6 +426,8 @@ def float_power(input, exponent, *, out=None) -> Tensor:
     >>> torch.float_power(torch.tensor([2, 3]), -1)
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
+    if isinstance(exponent, Tensor) and not isinstance(input, Tensor):
+        check_is_number(input, "input")
     category = max(category_of(input), category_of(exponent))
     dtype = dtypes.complex128 if category == dtypes.COMPLEX else dtypes.float64
     input, exponent = (v.to(dtype) if isinstance(v, Tensor) else v for v in (input, exponent))

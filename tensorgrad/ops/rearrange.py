@@ -8,10 +8,10 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.kinds import composite, number, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, check_number, no_dimensions, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import as_integer, check_number, check_string, no_dimensions, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import arange, finish, tensor
@@ -426,7 +426,7 @@ def _pads(pad, ndim: int) -> tuple:
 
 
 @composite("function")
-def constant_pad_nd(input: Tensor, pad, value=0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad, value: number = 0) -> Tensor:
     """Pads `input` with `value`; see `torch.nn.functional.pad`.
 
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), value=9)
@@ -471,6 +471,7 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
     tensor([9, 1, 2, 3, 9, 9])
     """
     pad = ints(pad)
+    check_string(mode, "mode")
     ndim, shape = input._array.ndim, input._array.shape
     pads = _pads(pad, ndim)
     if mode == "constant":

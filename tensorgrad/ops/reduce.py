@@ -9,10 +9,20 @@ from typing import Any
 
 from tensorgrad import dtypes, return_types
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.kinds import composite, op, reduction, view
+from tensorgrad.dispatch.kinds import composite, number, op, reduction, view
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_factor, check_flag, invalid_combination, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import (
+    as_number,
+    check_flag,
+    check_number,
+    invalid_combination,
+    warn,
+    wrap_dim,
+    wrap_dims,
+    wrong_argument,
+)
 from tensorgrad.kernels.array import reduce as kernels
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import ONE_OF_DIM
@@ -442,7 +452,11 @@ def _arguments(name: str, dim, unbiased, keepdim, correction):
         if correction is not None:
             raise invalid_combination(name, "either unbiased or correction")
         correction = int(unbiased)
-    return dim, 1 if correction is None else as_factor(correction, "correction")
+    if correction is None:
+        return dim, 1
+    correction = as_number(correction, "correction")
+    check_number(correction, dtypes.float64)
+    return dim, correction
 
 
 @composite()
@@ -587,17 +601,21 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
     if isinstance(input._array, SparseArray):
         input, dim = stored_elements(input, dim, keepdim, "norm_sparse"), None
+    ord = as_number(ord, "ord")
+    if isinstance(ord, complex):
+        raise RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.")
     # `()` also means all dimensions, but unlike None it makes the op check its arguments
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 
 @composite()
-def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
+def dist(input: Tensor, other: Tensor, p: number = 2) -> Tensor:
     """Computes the `p`-norm of `input - other`.
 
     >>> torch.dist(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
+    refuse_numbers(input=input, other=other)
     return vector_norm(input - other, p)
 
 
@@ -614,7 +632,9 @@ def logsumexp(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
     """
     if input.dtype.category < dtypes.FLOATING:
         input = input.to(dtypes.DEFAULT.floating)
-    return _logsumexp(input, () if dim is None else dim, keepdim, out=out)
+    if dim is None:
+        raise wrong_argument(dim, "dim", "tuple of ints")
+    return _logsumexp(input, dim, keepdim, out=out)
 
 
 def _logsumexp_kernel(xp, x, dim, keepdim):

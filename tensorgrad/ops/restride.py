@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, keep_retaining
 from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
-from tensorgrad.errors import warn
+from tensorgrad.errors import as_integer, warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
 from tensorgrad.ops.join import cat
@@ -69,7 +68,7 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     own = input.storage_offset()
-    offset = own if storage_offset is None else as_int(storage_offset)
+    offset = own if storage_offset is None else as_integer(storage_offset, "storage_offset")
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     array, storage = input._array, input._storage

@@ -170,11 +170,11 @@ def diff(
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, input.ndim)
+    for t in (prepend, append):
+        _check_joinable(t, input, dim)
     if n == 0:
         return store_out("diff", out, input.clone())
     parts = [t for t in (prepend, input, append) if t is not None]
-    for t in (prepend, append):
-        _check_joinable(t, input, dim)
     if len(parts) > 1:
         from tensorgrad.ops.join import cat
 

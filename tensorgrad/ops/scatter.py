@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from operator import index as as_int
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,16 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import check_sources, is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
-from tensorgrad.errors import check_is_number, check_number, no_dimensions, warn, wrap_dim
+from tensorgrad.errors import (
+    as_integer,
+    check_is_number,
+    check_number,
+    invalid_combination,
+    no_dimensions,
+    warn,
+    wrap_dim,
+    wrong_argument,
+)
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
@@ -257,14 +265,32 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     return _gather(input, dim, index, out=out)
 
 
+def _check_source(index: Tensor, src: Tensor) -> None:
+    """Raises: RuntimeError for a source without dimensions that has too few elements: a number is for all indices."""
+    array = index._array
+    if src._array.ndim or not array.size:
+        return
+    if array.ndim > 1:
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if array.size > 1:
+        raise RuntimeError(f"Expected index {list(array.shape)} to be no larger than src {list(src._array.shape)}")
+
+
 def _source(input: Tensor, src, value, index: Tensor):
     """Returns the values to write: the given tensor, or the number as a tensor of the input's dtype."""
+    if src is not None and value is not None:
+        raise invalid_combination("scatter", "expected either src or value, but got both")
     given = value if src is None else src
     if isinstance(given, Tensor):
+        if src is None and given._array.ndim:
+            raise wrong_argument(value, "value", "Number")
+        if src is not None:
+            _check_source(index, src)
         return given
     given = plain_number(given)
     if given.__class__ not in NUMBERS:
         raise TypeError(f"scatter(): argument 'src' must be Tensor or Number, not {type(given).__name__}")
+    check_is_number(given, "value" if src is None else "src")
     if given.__class__ is complex:
         check_number(given, input.dtype)
     return tensor(given, device=input.device).to(input.dtype)
@@ -308,6 +334,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out=None
     >>> torch.zeros(2).scatter_add(0, torch.tensor([1, 1, 0]), torch.tensor([1.0, 2.0, 3.0]))
     tensor([3., 3.])
     """
+    _check_source(index, src)
     return _scatter_add(input, dim, index, src, out=out)
 
 
@@ -331,6 +358,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     _check_reduce(reduce)
     if reduce == "mean" and input.dtype is dtypes.bool:
         raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
+    _check_source(index, src)
     return _scatter_reduce(input, dim, index, src, reduce, include_self, out=out)
 
 
@@ -404,19 +432,19 @@ _index_select = op("index_select(input, dim: int, index)", "scatter.index_select
                    "IndexError for an index out of range.")  # fmt: skip
 
 
-def _check_slices(name: str, x, dim, index, src):
-    """Checks that slice k of `src` along `dim` can be written to slice `index[k]` of `x`."""
+def _check_is_vector(name: str, index) -> None:
     if index.ndim > 1:
         raise IndexError(
             f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {_name(index)} and "
             f"size: {list(index.shape)}"
         )
-    count = src.shape[dim] if src.ndim else 1
-    return count
 
 
 def _check_index_add(x, dim, index, src, alpha):
     dim = wrap_dim(dim, x.ndim)
+    if alpha.__class__ is complex and x.dtype.kind != "c":
+        check_number(alpha, from_numpy_dtype(x.dtype))
+    _check_is_vector("index_add_", index)
     if index.dtype is not I64 and index.dtype.name != "int32":
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {_name(index)}")
     if src.dtype is not x.dtype and src.dtype != x.dtype:
@@ -425,7 +453,7 @@ def _check_index_add(x, dim, index, src, alpha):
         raise RuntimeError(
             f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim {src.ndim}"
         )
-    count = _check_slices("index_add_", x, dim, index, src)
+    count = src.shape[dim] if src.ndim else 1
     if index.size != count:
         raise RuntimeError(
             f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({count}), "
@@ -483,16 +511,16 @@ def _check_index_copy(x, dim, index, src):
             f"index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
             f"dimensionality ({src.ndim}), destination dimensionality ({x.ndim})"
         )
-    if src.ndim and index.size != src.shape[dim]:
-        raise IndexError(
-            f"index_copy_(): Number of indices ({index.size}) should be equal to source.size(dim) ({src.shape[dim]})"
-        )
     to, got = (*x.shape[:dim], *x.shape[dim + 1 :]), (*src.shape[:dim], *src.shape[dim + 1 :])
-    if x.ndim and src.ndim and to != got:
+    if to != got:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
             f"{' '.join(map(str, to))} at dimension {dim} and source slice shape: "
             f"{' '.join(map(str, got))} at dimension 0."
+        )
+    if src.ndim and index.size != src.shape[dim]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.size}) should be equal to source.size(dim) ({src.shape[dim]})"
         )
     return x, dim, index, src
 
@@ -823,11 +851,12 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
     """
     if step <= 0:
         raise RuntimeError("slice step must be positive")
+    bounds = [v if v is None else as_integer(v, name) for name, v in (("start", start), ("end", end))]
 
     def part(x):
         d = wrap_dim(dim, x._array.ndim)
         n = x._array.shape[d]
-        a, b = (None if v is None else max(min(as_int(v), n), -n - 1) for v in (start, end))
+        a, b = (None if v is None else max(min(v, n), -n - 1) for v in bounds)
         return shapes.window(x, d, a, b, step)
 
     replaced = _replaced(input, src, part)

@@ -18,7 +18,17 @@ from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, integers_given, no_dimensions, warn, wrap_dim, wrap_dims, wrong_argument
+from tensorgrad.errors import (
+    as_integer,
+    check_of_64_bits,
+    integers_given,
+    invalid_combination,
+    no_dimensions,
+    warn,
+    wrap_dim,
+    wrap_dims,
+    wrong_argument,
+)
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
@@ -33,6 +43,8 @@ def ints(values) -> tuple[int, ...]:
     Raises: TypeError if anything is not an integer.
     """
     if values.__class__ is int:
+        if not -0x3FFFFFFF <= values <= 0x3FFFFFFF:
+            check_of_64_bits(values, "size")
         return (values,)
     if isinstance(values, tuple | list):
         if len(values) == 1:
@@ -599,6 +611,8 @@ def movedim(input: Tensor, source, destination) -> Tensor:
     >>> torch.zeros(2, 3, 4).movedim(0, -1).shape
     torch.Size([3, 4, 2])
     """
+    if isinstance(source, tuple | list) is not isinstance(destination, tuple | list):
+        raise invalid_combination("movedim", "expected source and destination to be two ints or two tuples of ints")
     source, destination = ints(source), ints(destination)
     if len(source) != len(destination):
         raise RuntimeError(
@@ -736,6 +750,10 @@ def window(input: Tensor, dim: int, start: int | None, stop: int | None, step: i
     return slice_at(input, (slice(None),) * dim + (slice(start, stop, None if step == 1 else step),))
 
 
+def _position(value, argument: str) -> int:
+    return value if value.__class__ is int else as_integer(value, argument)
+
+
 @composite()
 def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
     """Returns the view of `length` elements along `dim`, starting at `start`.
@@ -752,11 +770,12 @@ def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if isinstance(start, Tensor) and (start.ndim or start._array.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    dim, start, length = wrap_dim(dim, len(shape)), as_int(start), as_int(length)
+    dim, start, length = wrap_dim(dim, len(shape)), _position(start, "start"), _position(length, "length")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     n = shape[dim]
     if not -n <= start <= n:
+        check_of_64_bits(start, "start")
         raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
     start += n if start < 0 else 0
     if start + length > n:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes, return_types
-from tensorgrad.dispatch.kinds import composite, op, reduction
+from tensorgrad.dispatch.kernel_errors import unsupported
+from tensorgrad.dispatch.kinds import composite, number, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
-from tensorgrad.errors import as_integer, check_flags, wrap_dim
+from tensorgrad.errors import as_integer, check_flags, check_number, wrap_dim
 from tensorgrad.ops.create import zeros
 from tensorgrad.ops.pick import ALONG_DIM, ONE_OF_DIM, pick
 from tensorgrad.ops.reduce import tie_of_all
@@ -330,8 +331,9 @@ _searchsorted = op("searchsorted(boundaries, input, sorter=None, right: bool = F
 
 @composite("function")
 def searchsorted(
-    sorted_sequence: Tensor, input, *, out_int32: bool = False, right: bool = False, side=None, sorter=None, out=None
-) -> Tensor:
+    sorted_sequence: Tensor, input, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Tensor | None = None, out=None
+) -> Tensor:  # fmt: skip
     """Returns, for each element of `input`, the index where inserting it keeps `sorted_sequence` sorted.
 
     Side "left" (the default) is before equal elements, "right" after. A `sorted_sequence` of several dimensions is
@@ -366,13 +368,17 @@ def searchsorted(
                 f"got boundaries tensor dim({bounds.ndim}) and input value's dim(0) numel(1)"
             )
         if not isinstance(input, Tensor):
-            input = sorted_sequence.new_full((), input, dtype=dtypes.of_number(input))
+            dtype = dtypes.int64 if isinstance(input, bool) else dtypes.of_number(input)
+            input = sorted_sequence.new_full((), input, dtype=dtype)
     if bounds.ndim != 1 and bounds.shape[:-1] != input._array.shape[:-1]:
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
             f"tensor and input value tensor must match, but we got boundaries tensor {list(bounds.shape)} and input "
             f"value tensor {list(input.shape)}"
         )
+    for array in (bounds, input._array):
+        if array.dtype.kind in "cb":
+            unsupported("searchsorted_out", array)
     _check_sorter(sorter, bounds)
     found = _searchsorted(sorted_sequence, input, sorter, right or side == "right")
     found = found.to(dtypes.int32) if out_int32 else found
@@ -420,6 +426,9 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
         elements = test_elements.new_full((), elements, dtype=dtypes.of_number(elements))
     elif not isinstance(test_elements, Tensor):
         test_elements = elements.new_full((), test_elements, dtype=dtypes.of_number(test_elements))
+    for given in (elements, test_elements):
+        if given.dtype.is_complex or given.dtype is dtypes.bool:
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {scalar_type(given)}")
     return _isin(elements, test_elements, invert, out=out)
 
 
@@ -501,13 +510,15 @@ _histc = op("histc(input, bins: int, min: number, max: number)", "sort.histc", w
 
 
 @composite()
-def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
+def histc(input: Tensor, bins: int = 100, min: number = 0, max: number = 0, *, out=None) -> Tensor:
     """Counts the elements in each of `bins` equal intervals of [min, max] (the data's range if both are equal).
 
     >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
     bins = as_integer(bins, "bins")
+    check_number(min, dtypes.float64)
+    check_number(max, dtypes.float64)
     if bins > 0 and min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
     _check_histogram(input, bins)

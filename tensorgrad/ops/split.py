@@ -7,7 +7,6 @@ gradients of the size of the whole. Like PyTorch, we forbid writing to such view
 from __future__ import annotations
 
 import itertools
-from operator import index as as_int
 from sys import getrefcount
 from typing import Any
 
@@ -180,7 +179,9 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
     """
     if isinstance(split_size_or_sections, tuple | list):
         return split_with_sizes(tensor, split_size_or_sections, dim)
-    size, shape = as_int(split_size_or_sections), tensor._array.shape
+    size, shape = split_size_or_sections, tensor._array.shape
+    if size.__class__ is not int or not -0x3FFFFFFF <= size <= 0x3FFFFFFF:
+        size = as_integer(size, "split_size")
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))
@@ -350,7 +351,7 @@ def tensor_split(
         cuts = [0, *ints(indices_or_sections), n]
         cuts = [max(min(c + n if c < 0 else c, n), 0) for c in cuts]
     else:
-        count = as_int(indices_or_sections)
+        count = as_integer(indices_or_sections, "indices_or_sections")
         if count <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {count}")
         small, larger = divmod(n, count)
@@ -383,7 +384,7 @@ def _direction(name: str, least: int, dim_of) -> None:
             )
         dim = dim_of(ndim)
         if not isinstance(indices_or_sections, tuple | list):
-            count, n = as_int(indices_or_sections), input._array.shape[dim]
+            count, n = as_integer(indices_or_sections, "sections"), input._array.shape[dim]
             if count <= 0 or n % count:
                 raise RuntimeError(
                     f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "

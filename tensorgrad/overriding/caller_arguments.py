@@ -19,6 +19,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS, unwrap
 from types import CodeType, FrameType
 from typing import Any
 
+from tensorgrad import errors
 from tensorgrad.errors import MISSING, NUMPY_NAMES
 
 # Functions of `torch`, some of them also methods, and of `torch.nn.functional` that PyTorch writes in Python.
@@ -62,7 +63,8 @@ def arguments(func: Callable, codes: Collection[CodeType], args: tuple, kwargs: 
         args: All arguments that it has by position, also those that have their default.
         kwargs: All others.
     """
-    counted = _counted_by_caller(codes)
+    frame = running(codes)
+    counted = None if frame is None else _counted(frame)
     code = getattr(func, "__code__", None)
     if counted is None or code is None or code.co_flags & CO_VARKEYWORDS:
         return None
@@ -79,14 +81,57 @@ def arguments(func: Callable, codes: Collection[CodeType], args: tuple, kwargs: 
     return args[:count], named
 
 
-def names_given(codes: Collection[CodeType]) -> tuple[str, ...]:
-    """Returns the names of the arguments that the call of a function which is running has named, as far as is known.
+def position_given(frame: FrameType, argument: str) -> int | None:
+    """Returns the position, from 1, at which the call of a running function gave an argument. The tensor whose method
+    was called is not counted, as in PyTorch's messages. 0: the call has named it; None: that cannot be known, or the
+    call is this library's own.
+
+    Args:
+        frame: The function's.
+        argument: The parameter.
+    """
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount]
+    caller = _caller(frame)
+    ours = caller is None or caller.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad"
+    counted = None if ours or argument not in names else _counted(frame)
+    if counted is None:
+        return None
+    count, given = counted
+    if argument in given or NUMPY_NAMES.get(argument) in given:
+        return 0
+    at = names.index(argument)
+    if not at:  # even if it is the tensor itself: then it is counted
+        return 1
+    return at if count <= at or _is_bound(frame, names, count, given) else at + 1
+
+
+def _is_bound(frame: FrameType, names: tuple[str, ...], count: int, given: tuple[str, ...]) -> bool:
+    """Whether a call that passes `count` arguments by position is `x.f(…)`: then the function has one more."""
+    if names[0] == "self":
+        return True
+    held = frame.f_locals
+    function = held.get("SELF") or (held["OP"].compiled.call if "OP" in held else None)
+    if function is None or count >= len(names):
+        return False
+    following = names[count]
+    defaults = dict(zip(reversed(names), reversed(function.__defaults__ or ())))
+    named = following in given or NUMPY_NAMES.get(following) in given
+    return not named and (following not in defaults or held.get(following) is not defaults[following])
+
+
+def running(codes: Collection[CodeType]) -> FrameType | None:
+    """Returns the innermost frame of a function that is running, called by what asks; None if it is not.
 
     Args:
         codes: The function's code, and that of others through which it may have been called.
     """
-    counted = _counted_by_caller(codes)
-    return () if counted is None else counted[1]
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_DEPTH):
+        if frame is None or frame.f_code in codes:
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def is_in_python(func: Callable) -> bool:
@@ -140,23 +185,22 @@ def _has_default(name: str, values: dict[str, Any], defaults: dict[str, Any]) ->
     return name in defaults and values[name] is defaults[name]
 
 
-def _counted_by_caller(codes: Collection[CodeType]) -> tuple[int, tuple[str, ...]] | None:
-    """Returns what the call of one of the functions that are running says: see `_calls`."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_DEPTH):
-        if frame is None:
-            return None
-        if frame.f_code in codes:
-            caller = frame.f_back
-            while caller is not None and _is_placeholder(caller):
-                caller = caller.f_back
-            if caller is None:
-                return None
-            offsets, counted = _calls(caller.f_code)
-            at = bisect_right(offsets, caller.f_lasti) - 1  # Python may already be in the cache after the instruction
-            return counted[at] if at >= 0 else None
-        frame = frame.f_back
-    return None
+def _counted(frame: FrameType) -> tuple[int, tuple[str, ...]] | None:
+    """Returns what the call of a function that is running says: see `_calls`."""
+    caller = _caller(frame)
+    if caller is None:
+        return None
+    offsets, counted = _calls(caller.f_code)
+    at = bisect_right(offsets, caller.f_lasti) - 1  # Python may already be in the cache after the instruction
+    return counted[at] if at >= 0 else None
+
+
+def _caller(frame: FrameType) -> FrameType | None:
+    """Returns the frame that called a function."""
+    caller = frame.f_back
+    while caller is not None and _is_placeholder(caller):
+        caller = caller.f_back
+    return caller
 
 
 def _is_placeholder(frame: FrameType) -> bool:
@@ -186,3 +230,6 @@ def _calls(code: CodeType) -> tuple[list[int], list[tuple[int, tuple[str, ...]] 
         found.append(counted)
         before = instruction.argval  # of LOAD_CONST: the constant
     return offsets, found
+
+
+errors.POSITION_GIVEN = position_given

@@ -29,7 +29,6 @@ OTHER_WORDS = {
     'l.ones(2, 3) @ l.ones(3, device="meta")': _DEVICES,
     'l.cat([l.ones(2), l.ones(2, device="meta")])': _DEVICES,
     'F.mse_loss(l.ones(2), l.ones(2, device="meta"))': _DEVICES,
-    "l.ones(2).add(None)": "arguments are counted with the tensor itself",
     "l.ones(2).exp(3)": _PYTHON,
     "l.ones(2).exp_(out=3)": _PYTHON,
     "l.mul(l.ones(1))": _PYTHON,

@@ -104,6 +104,20 @@ SENTENCES = {
     "a method": lambda t, x: x.argmax("a"),
     "a method's flag": lambda t, x: x.argmax(0, "a"),
     "a method, by name": lambda t, x: x.argmax(dim="a"),
+    "a row": lambda t, x: t.unsqueeze(x, "a"),
+    "a row as a method": lambda t, x: x.unsqueeze("a"),
+    "a row, by name": lambda t, x: x.unsqueeze(dim="a"),
+    "a method with more behind": lambda t, x: x.topk("a", 0),
+    "a function with more behind": lambda t, x: t.topk(x, "a", 0),
+    "a method's second": lambda t, x: x.topk(1, "a"),
+    "a row's flag": lambda t, x: x.sum(0, "a"),
+    "a list before": lambda t, x: t.cat([x], "a"),
+    "in place": lambda t, x: x.mvlgamma_(1.5),
+    "an operand of a method": lambda t, x: x.add("a"),
+    "an operand of a function": lambda t, x: t.add(x, "a"),
+    "an operand by name": lambda t, x: x.matmul(other="a"),
+    "an operand behind another": lambda t, x: x.index_select(0, "a"),
+    "a sampler": lambda t, x: x.exponential_("a"),
 }
 
 

@@ -341,7 +341,7 @@ def nan_to_num(g: Builder, input: Value, nan: Any, posinf: Any, neginf: Any) -> 
     limits = np.finfo(np.float32 if g.dtype not in (float32, float64) else g.dtype.numpy)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf
-    value = g.op("Where", isnan(g, input), number(g, nan), input, dtype=g.dtype)
+    value = g.op("Where", isnan(g, input), number(g, 0.0 if nan is None else nan), input, dtype=g.dtype)
     for replacement, sides in ((high, (0, 1)), (low, (1, 0))):
         found = g.op("IsInf", value, dtype=bool, detect_negative=sides[0], detect_positive=sides[1])
         value = g.op("Where", found, number(g, replacement), value, dtype=g.dtype)

@@ -15,6 +15,7 @@ from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import Place, composite, export, number, pointwise
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import check_number
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.special import special
@@ -150,6 +151,8 @@ def threshold(input: Tensor, threshold: number, value: number, inplace: bool = F
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1, -1)
     tensor([-1.,  2.])
     """
+    if threshold.__class__ is complex:
+        check_number(threshold, input.dtype)
     return _replaced(_threshold, input, threshold, value) if inplace else _threshold(input, threshold, value)
 
 
@@ -217,6 +220,8 @@ def hardshrink(input: Tensor, lambd: number = 0.5, *, out=None) -> Tensor:
     >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
     tensor([0., 2.])
     """
+    if lambd.__class__ is complex:
+        check_number(lambd, input.dtype)
     return _hardshrink(input, lambd, out=out)
 
 
@@ -465,7 +470,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 @composite("function", "functional")
 def rrelu(
-    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+    input: Tensor, lower: number = 1.0 / 8, upper: number = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Applies `leaky_relu` with a random slope from [lower, upper] per non-positive element; the mean if not training.
 
@@ -474,6 +479,8 @@ def rrelu(
     >>> torch.nn.functional.rrelu(torch.tensor([-2.0, 3.0]), lower=0.1, upper=0.3)
     tensor([-0.4000,  3.0000])
     """
+    check_number(lower, dtypes.float64)
+    check_number(upper, dtypes.float64)
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:

@@ -194,11 +194,11 @@ _conv_transpose = op(
 
 def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per spatial dimension. Raises: RuntimeError for another number of values."""
-    if value.__class__ is int:
+    if value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF:
         return (value,) * dims
     if value.__class__ is tuple and len(value) == dims:
         for v in value:
-            if v.__class__ is not int:
+            if v.__class__ is not int or not -0x3FFFFFFF <= v <= 0x3FFFFFFF:
                 break
         else:
             return value

@@ -8,6 +8,7 @@ from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
+from tensorgrad.errors import as_integer
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.reduce import vector_norm
@@ -203,7 +204,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
         count = weight._array.shape[0]
         if not -count <= padding_idx < count:
             raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx %= count
+        padding_idx = as_integer(padding_idx, "padding_idx") % count
     if max_norm is not None:
         with no_grad():
             embedding_renorm_(weight.detach(), input, max_norm, norm_type)  # not even tangents know of it

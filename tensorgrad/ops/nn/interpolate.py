@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorgrad.dispatch.kinds import FUNCTIONAL, Function, composite, op
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import warn
+from tensorgrad.errors import check_flag, warn
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.tensor import Tensor
 
@@ -71,7 +71,8 @@ LETTERS = ("W", "HW", "DHW")
 
 
 def _is_integer(value) -> bool:
-    return hasattr(value, "__index__") and not (isinstance(value, Tensor) and value.is_floating_point())
+    not_one = isinstance(value, bool) or (isinstance(value, Tensor) and value.is_floating_point())
+    return hasattr(value, "__index__") and not not_one
 
 
 def _target(input: Tensor, size, scale_factor) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
@@ -183,6 +184,7 @@ def interpolate(
     >>> torch.nn.functional.interpolate(x, size=(1, 3), mode="bilinear", align_corners=True)
     tensor([[[[0.0000, 0.5000, 1.0000]]]])
     """
+    antialias = bool(antialias)
     if mode in WITHOUT_CORNERS and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
@@ -206,6 +208,8 @@ def interpolate(
         raise _mismatch(mode, ndim)
     row, _ = NAMES[mode, ndim - 2, antialias]
     _check(row, input, wanted)
+    if align_corners is not None:
+        check_flag(align_corners, "align_corners")
     return ROWS[row](input, wanted, bool(align_corners), None if recompute_scale_factor else factors)
 
 

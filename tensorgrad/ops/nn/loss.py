@@ -8,6 +8,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import check_broadcastable, check_real_floats
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import F32, I64, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.nn.activation import logsigmoid
@@ -99,7 +100,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Te
 
 @composite("functional")
 def mse_loss(
-    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Computes the squared error (input - target)², averaged, summed, or (`reduction="none"`) elementwise.
 
@@ -125,7 +126,7 @@ def mse_loss(
 
 @composite("functional")
 def l1_loss(
-    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Computes |input - target|, averaged, summed, or elementwise; a `weight` per element works as in `mse_loss`.
 
@@ -216,7 +217,7 @@ _bce = op("bce(input, target, weight=None, reduction: str = 'mean')", "loss.bce"
 
 @composite("functional")
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
     """Computes -(t log p + (1 - t) log(1 - p)) for probabilities p, the `input`; logarithms are limited to -100.
 
@@ -274,8 +275,8 @@ _bce_with_logits = op(
 
 @composite("functional")
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean",
-    pos_weight: Tensor | None = None,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None,
+    reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Computes `binary_cross_entropy` of sigmoid(input) without overflow; `pos_weight` multiplies the term of t.
 
@@ -325,6 +326,7 @@ def kl_div(
         )
     elif reduction != "batchmean":
         checked_loss(reduction)
+    refuse_numbers(input=input, target=target)
     if target.dtype.category < dtypes.FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input
@@ -441,8 +443,8 @@ def _of_each(losses: Tensor, shape: tuple) -> Tensor:
 
 @composite("functional")
 def nll_loss(
-    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
-    reduction: str = "mean",
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100,
+    reduce=None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Computes -input[target], for log-probabilities (N, C, ...) and class indices (N, ...); or (C) and one index.
 
@@ -494,8 +496,8 @@ _cross_entropy = op(
 
 @composite("functional")
 def cross_entropy(
-    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
-    reduction: str = "mean", label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100,
+    reduce=None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """Computes -log softmax(input)[target], for scores (N, C, ...) and targets as class indices or probabilities.
 

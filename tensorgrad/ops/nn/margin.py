@@ -8,6 +8,7 @@ from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import checked_loss, legacy_reduction, reduced_loss
@@ -61,6 +62,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     >>> torch.pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
+    refuse_numbers(x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, -1 if x1.ndim or x2.ndim else None, keepdim)
 
 
@@ -205,12 +207,13 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     tensor([0.1269, 1.3133])
     """
     reduction = checked_loss(reduction, size_average, reduce)
+    refuse_numbers(input=input, target=target)
     return reduced_loss(0.0 - logsigmoid(input * target), reduction)
 
 
 @composite("functional")
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
     """Computes the binary cross-entropy of sigmoid(input), averaged over the classes (last dimension) of each sample.
 

@@ -490,6 +490,8 @@ def instance_norm(
             raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     elif running_mean is None or running_var is None:
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     n, c = array.shape[:2]
     mean0, var0, w, b = (None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias))
     flat = input.reshape((1, n * c, *array.shape[2:]))

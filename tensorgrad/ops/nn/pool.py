@@ -12,7 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integers
+from tensorgrad.errors import as_integers, wrong_argument
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.rows.op import Selection
@@ -183,7 +183,7 @@ WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per dimension. Raises: RuntimeError for another number of values."""
-    if value.__class__ is int:
+    if value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF:
         return (value,) * dims
     values = as_integers(value, parameter)
     if len(values) == dims:
@@ -366,6 +366,8 @@ def _adaptive_max_pools(dims: int) -> None:
         return _run(_adaptive_max_pool, input, batched, size)
 
     def adaptive_max_pool(input: Tensor, output_size, return_indices=False) -> Tensor:
+        if output_size is None:  # one of several sizes may be
+            raise wrong_argument(output_size, "output_size", "tuple of ints")
         results: Any = with_indices(input, output_size)
         return results if return_indices else results[0]
 

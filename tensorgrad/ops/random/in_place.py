@@ -15,7 +15,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32, c_type, scalar_type
-from tensorgrad.errors import check_numbers, warn
+from tensorgrad.errors import check_numbers, invalid_combination, warn, wrong_argument
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import contiguous_format
@@ -373,9 +373,13 @@ def normal(
     tensor([1., 2.])
     """
     check_numbers("normal", mean=mean, std=std)
+    if size is not None:
+        if not isinstance(size, tuple | list):
+            raise wrong_argument(size, "size", "tuple of ints")
+        mean, std = (v.item() if isinstance(v, Tensor) and not v.ndim else v for v in (mean, std))
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
-            raise TypeError("normal() received an invalid combination of arguments - expected tensors, or a size")
+            raise invalid_combination("normal", "expected tensors, or a size")
         _positive("normal", "std", std, False)
         dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
         check_floating(dtype.numpy, "normal_kernel_cpu")
@@ -390,6 +394,8 @@ def normal(
             requires_grad,
             out,
         )
+    if any(v is not None for v in (size, dtype, layout, device)) or requires_grad or pin_memory:
+        raise invalid_combination("normal", "with tensors of means or deviations, size, dtype and the like are theirs")
     if not isinstance(std, Tensor):
         _positive("normal", "std", std, False)
     for value in (mean, std):

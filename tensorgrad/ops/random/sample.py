@@ -328,9 +328,9 @@ def _like(name: str, kernel: str, check):
         check(dtype.numpy)
         sampler = getattr(kernels, kernel)
         if SLOW and innermost_level() is not None:
-            where = device or input.device
+            where = input.device if device is None else device
             return sampled(name, sampler, input._array.shape, dtype, args, generator, where, requires_grad)
-        device = create.resolve_device(device or input.device)
+        device = create.resolve_device(input.device if device is None else device)
         gen = stream(generator, name, device)
         own = STORAGES[input._array.__class__].layout
         if (own if layout is None else layout) is not strided:

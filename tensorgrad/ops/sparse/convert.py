@@ -7,7 +7,7 @@ from typing import Any
 from tensorgrad import layouts
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.layouts import strided
+from tensorgrad.layouts import AnyLayout, strided
 from tensorgrad.ops.copy import to
 from tensorgrad.ops.sparse_parts import coalesce, layout_of, lazily, title
 from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
@@ -124,7 +124,7 @@ def _layout_given(name: str, given: Any) -> Any:
 
 @composite("method")
 def to_sparse(
-    self: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None,
+    self: Tensor, sparse_dim: int | None = None, *, layout: AnyLayout = None, blocksize: Any = None,
     dense_dim: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Returns the tensor in a sparse layout, COO unless `layout` says otherwise, with the elements that are not zero.
