@@ -27,6 +27,8 @@ from tensorgrad.kernels.compiled.runtime.language import (
 from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
 from tensorgrad.kernels.compiled.simd.vectors import LANES, VECTOR, pointer_at, pointer_of, store_vector
 
+STRETCH = 2048  # numbers that stay in a first-level cache, together with as many others
+
 _BITS, _NUMBERS = ir.VectorType(ir.IntType(16), LANES), ir.VectorType(ir.IntType(32), LANES)
 _HALVES = ir.VectorType(ir.HalfType(), LANES)
 
@@ -51,6 +53,14 @@ def rounded(numbers, out, brain):
     else:
         for i in range(out.size):
             out[i] = to_float16(numbers[i])
+
+
+@inner
+def widened_rows(source, at, apart, width, out, pitch, rows, brain):
+    """out[r pitch + i] = source[at + r apart + i] for `rows` rows of `width` numbers i."""
+    for r in range(rows):
+        start, to = at + r * apart, r * pitch
+        widened(source[start : start + width], out[to : to + width], brain)
 
 
 def _widened_vector(builder, place, brain: bool):
@@ -99,6 +109,7 @@ class Storage(NamedTuple):
     read: Callable  # (row, scratch, brain) -> the numbers of a row, as float32
     place: Callable  # (row, scratch) -> where to compute a row of results
     write: Callable  # (results, row, brain): ends a row
+    keep: Callable  # (numbers, row, brain): stores float32 numbers that are elsewhere
     once: Callable  # (number, brain) -> what is left of a number that is stored in between
 
     @property
@@ -110,6 +121,11 @@ class Storage(NamedTuple):
     def maps(self) -> str:
         """The type of arrays of four dimensions."""
         return self.images.replace("[", "[:,")
+
+    @property
+    def heads(self) -> str:
+        """The same in any memory order, but the last dimension is contiguous."""
+        return self.maps.replace("::1", ":")
 
     @property
     def of_rows(self) -> tuple[Callable, Callable, Callable, Callable]:
@@ -153,6 +169,12 @@ def _written(results, row, brain):
     pass
 
 
+@inner
+def _copied(numbers, row, brain):
+    for i in range(row.size):
+        row[i] = numbers[i]
+
+
 @inlined
 def _unchanged(number, brain):
     return number
@@ -170,10 +192,10 @@ def _place(row, scratch):
 
 
 FLOAT32 = Storage(
-    "float32[::1]", MATRIX, MEMORY, _floats, _no_scratch, _itself, _in_place, _written, _unchanged
+    "float32[::1]", MATRIX, MEMORY, _floats, _no_scratch, _itself, _in_place, _written, _copied, _unchanged
 )  # fmt: skip
 TWO_BYTES = Storage(
     "uint16[::1]", "uint16[:,::1]", MEMORY.replace("float32", "uint16"), _bits, _floats, _widened_row, _place, rounded,
-    stored,
+    rounded, stored,
 )  # fmt: skip
 STORAGES = FLOAT32, TWO_BYTES
