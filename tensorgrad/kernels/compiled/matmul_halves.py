@@ -30,7 +30,15 @@ from tensorgrad.kernels.compiled.simd.small_weights import (
     to_float16,
 )
 from tensorgrad.kernels.compiled.simd.small_weights import ROWS as DOTS
-from tensorgrad.kernels.compiled.simd.two_bytes import carry_bfloat16, carry_float16, rounded, widened, widened_rows
+from tensorgrad.kernels.compiled.simd.two_bytes import (
+    carry_bfloat16,
+    carry_float16,
+    rounded,
+    turn_bfloat16,
+    turn_float16,
+    widened,
+    widened_rows,
+)
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, ROWS, WIDE_ROWS
 from tensorgrad.storage.fresh import fresh
 
@@ -89,6 +97,14 @@ def _carry(source, at, apart, out, to, step, count, brain):
 
 
 @inner
+def _turn(source, at, apart, present, out, to, step, brain):
+    if brain:
+        turn_bfloat16(source, at, apart, present, out, to, step)
+    else:
+        turn_float16(source, at, apart, present, out, to, step)
+
+
+@inner
 def _panels_of(source, at, lane_step, step, lanes, depth, out, scratch, brain):
     """Does what `into_panels` does, of numbers of two bytes. `scratch` has room for LANES rows of `depth`."""
     if lane_step == 1 and lanes >= LANES:
@@ -100,7 +116,11 @@ def _panels_of(source, at, lane_step, step, lanes, depth, out, scratch, brain):
     for panel in range(lanes // LANES if lane_step == 1 else 0, -(-lanes // LANES)):
         here, goal = at + panel * LANES * lane_step, panel * depth * LANES
         present = min(LANES, lanes - panel * LANES)
-        if lane_step == 1:
+        if step == 1 and depth >= 2 * LANES:
+            for k in range(0, depth, 2 * LANES):
+                k = min(k, depth - 2 * LANES)
+                _turn(source, here + k, lane_step, present, out, goal + k * LANES, LANES, brain)
+        elif lane_step == 1:
             widened_rows(source, here, step, present, scratch, LANES, depth, brain)
             into_panels(scratch, NO, ONE, np.int64(LANES), present, depth, out, goal)
         else:

@@ -25,7 +25,16 @@ from tensorgrad.kernels.compiled.runtime.language import (
     types,
 )
 from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
-from tensorgrad.kernels.compiled.simd.vectors import LANES, VECTOR, pointer_at, pointer_of, store_vector
+from tensorgrad.kernels.compiled.simd.vectors import (
+    I64,
+    LANES,
+    VECTOR,
+    pointer_at,
+    pointer_of,
+    rows_of,
+    store_vector,
+    transposed,
+)
 
 STRETCH = 2048  # numbers that stay in a first-level cache, together with as many others
 
@@ -94,8 +103,46 @@ def _carry(brain: bool):
     return carry
 
 
+def _widened_pairs(builder, pairs, brain: bool):
+    """The first and the second numbers of LANES pairs, each of which fills four bytes."""
+    bits, sixteen = builder.bitcast(pairs, _NUMBERS), ir.Constant(_NUMBERS, [16] * LANES)
+    upper = builder.lshr(bits, sixteen)
+    if brain:
+        return [builder.bitcast(builder.shl(half, sixteen), VECTOR) for half in (bits, upper)]
+    return [builder.fpext(builder.bitcast(builder.trunc(half, _BITS), _HALVES), VECTOR) for half in (bits, upper)]
+
+
+def _turn(brain: bool):
+    """Makes the function that widens and transposes."""
+
+    @intrinsic
+    def turn(typing, source, at, apart, present, out, to, step):
+        """Transposes LANES rows of 2 LANES numbers: out[to + j step + i] = source[at + i apart + j].
+
+        Two adjacent numbers move together. Only `present` of the rows i are read (the last one again for those beyond).
+        Nothing checks bounds.
+        """
+        index = types.int64
+        signature = types.void(source, index, index, index, out, index, index)
+
+        def code(context, builder, signature, given):
+            data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+            target = pointer_of(context, builder, signature.args[4], given[4], given[5])
+            rows = [pointer_at(builder, data, row) for row in rows_of(builder, given[3], given[2])]
+            held = [builder.load(builder.bitcast(row, VECTOR.as_pointer()), align=2) for row in rows]
+            for j, pairs in enumerate(transposed(builder, held)):
+                for n, numbers in enumerate(_widened_pairs(builder, pairs, brain)):
+                    store_vector(builder, numbers, target, builder.mul(given[6], ir.Constant(I64, 2 * j + n)))
+            return nothing(context)
+
+        return signature, code
+
+    return turn
+
+
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 carry_bfloat16, carry_float16 = _carry(True), _carry(False)
+turn_bfloat16, turn_float16 = _turn(True), _turn(False)
 
 
 class Storage(NamedTuple):
