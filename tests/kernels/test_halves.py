@@ -287,12 +287,18 @@ def test_gradients_of_tables(padding, dtype):
 
 
 @every_dtype
-@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": "some"}, {"scale": 0.3}], ids=str)
-@pytest.mark.parametrize("length", [5, 48, 530])
-def test_attention(length, options, dtype, used):
-    q, k, v = (numbers(dtype, 2, 3, length, 16, seed=n) for n in range(3))
-    if options.get("attn_mask"):
-        options = {"attn_mask": tg.arange(length * length).reshape(length, length) % 5 > 0}
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"attn_mask": "some"}, {"attn_mask": "added"}, {"scale": 0.3}], ids=str
+)
+@pytest.mark.parametrize(
+    "lengths", [(2, 20), (2, 530), (3, 20), (5, 5), (48, 48), (20, 37), (37, 20), (530, 530)], ids=str
+)
+def test_attention(lengths, options, dtype, used):
+    length, source = lengths
+    q, k, v = (numbers(dtype, 2, 3, n, 20, seed=seed) for seed, n in enumerate((length, source, source)))
+    if mask := options.get("attn_mask"):
+        seen = tg.arange(length * source).reshape(length, source) % 5
+        options = {"attn_mask": seen > 0 if mask == "some" else seen.to(dtype)}
 
     def call():
         made = F.scaled_dot_product_attention(q, k, v, **options)
@@ -300,15 +306,62 @@ def test_attention(length, options, dtype, used):
 
     for found, expected in zip(*both(call)):
         assert_near(found, expected, 4)
+    assert {"half_attention", "attention.backward"} <= used
+
+
+@every_dtype
+def test_attention_reads_parts_of_one_projection(dtype, used):
+    x = numbers(dtype, 2, 40, 3 * 64)
+
+    def call():
+        parts = (p.reshape(2, 40, 4, 16).transpose(1, 2) for p in x.split(64, 2))
+        made = F.scaled_dot_product_attention(*parts, is_causal=True).transpose(1, 2).reshape(2, 40, 64)
+        return [made, *tg.autograd.grad(made, x, numbers(dtype, *made.shape, seed=4, grad=False))]
+
+    for found, expected in zip(*both(call)):
+        assert found.stride() == expected.stride()
+        assert_near(found, expected, 4)
+    assert {"half_attention", "attention.backward"} <= used
+
+
+@every_dtype
+@pytest.mark.parametrize("lead, values", [((3,), 16), ((2, 3), 24), ((), 16)], ids=str)
+def test_attention_that_pytorch_computes_in_float32(lead, values, dtype, used):
+    """Its kernel takes four dimensions, and values as wide as keys."""
+    q, k, v = (numbers(dtype, *lead, 33, n, seed=seed) for seed, n in enumerate((16, 16, values)))
+
+    def call():
+        made = F.scaled_dot_product_attention(q, k, v)
+        return [made, *tg.autograd.grad(made, (q, k, v), numbers(dtype, *made.shape, seed=4, grad=False))]
+
+    for found, expected in zip(*both(call)):
+        assert_near(found, expected, 2)
+    assert {"attention", "attention.backward"} <= used and "half_attention" not in used
+
+
+@every_dtype
+@pytest.mark.parametrize("length", [1, 20])
+def test_attention_to_a_key_that_is_no_number(length, dtype, used):
+    q = numbers(dtype, 1, 2, length, 16, grad=False)
+    k, v = (numbers(dtype, 1, 2, 20, 16, seed=n, grad=False) for n in (1, 2))
+    k[0, 0, 3, 2] = float("nan")
+    found, expected = both(lambda: F.scaled_dot_product_attention(q, k, v))
+    assert np.array_equal(np.isnan(np.asarray(found.float())), np.isnan(np.asarray(expected.float())))
     assert "half_attention" in used
 
 
 @every_dtype
-def test_attention_to_a_key_that_is_no_number(dtype):
-    q, k, v = (numbers(dtype, 1, 2, 20, 16, seed=n, grad=False) for n in range(3))
-    k[0, 0, 3, 2] = float("nan")
-    found, expected = both(lambda: F.scaled_dot_product_attention(q, k, v))
-    assert np.array_equal(np.isnan(np.asarray(found.float())), np.isnan(np.asarray(expected.float())))
+@pytest.mark.parametrize("length", [2, 20])
+def test_attention_of_a_query_that_sees_no_key_is_zero(length, dtype, used):
+    q, k, v = (numbers(dtype, 2, 3, n, 16, seed=seed) for seed, n in enumerate((length, 530, 530)))
+    mask = tg.ones(length, 530, dtype=tg.bool)
+    mask[1] = False
+    mask[0, :512] = False
+    made = F.scaled_dot_product_attention(q, k, v, mask)
+    assert not made[:, :, 1].any() and made[:, :, 0].any()
+    assert not tg.autograd.grad(made, q, made.detach())[0][:, :, 1].any()
+    assert_near(*both(lambda: F.scaled_dot_product_attention(q, k, v, mask)), 4)
+    assert "half_attention" in used
 
 
 @every_dtype

@@ -166,6 +166,24 @@ def _attention() -> list[Any]:
     return found
 
 
+def _attention_in_two_bytes() -> list[Any]:
+    """Of float16 and bfloat16 (which NumPy does not have): with tiles, with single queries, with two blocks of keys."""
+    import tensorgrad as torch
+
+    found = []
+    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+        for length, source, width, causal in ((35, 35, 20, True), (19, 530, 8, False), (2, 19, 8, False)):
+            shapes = ((2, 3, n, width) for n in (length, source, source))
+            q, k, v, g = (
+                _normal(*shape, seed=n).detach().to(dtype).requires_grad_()
+                for n, shape in enumerate((*shapes, (2, 3, length, width)))
+            )
+            mask = None if causal else torch.arange(source) % 5 > 0
+            made = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, 0.0, causal)
+            found += [made, *torch.autograd.grad(made, (q, k, v), g.detach())]
+    return found
+
+
 def _convolutions() -> list[Any]:
     import tensorgrad as torch
 
@@ -463,8 +481,6 @@ def _in_two_bytes() -> list[Any]:
             F.cross_entropy(x, _whole(300, 70)),
         ):  # fmt: skip
             found += [made, *torch.autograd.grad(made, x, torch.ones_like(made))]
-        heads = x.detach()[:, :288].reshape(2, 35, 3, 96).transpose(1, 2)
-        found.append(F.scaled_dot_product_attention(heads, heads * 0.3, heads, is_causal=True))
         found += [x.detach().amax(), x.detach().amax(0), x.float(), x.float().to(dtype), x.to(torch.float16)]
         for name, options in (("SGD", {"momentum": 0.9}), ("AdamW", {"amsgrad": True})):
             moved = x.detach().clone().requires_grad_()
@@ -531,7 +547,8 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "optim.sgd": _and_in_two_bytes(_steps("SGD", momentum=0.9)),
     "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
     "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,
-    "softmax": _and_in_two_bytes(_rows), "index": _places, "attention": _attention, "conv": _convolutions,
+    "softmax": _and_in_two_bytes(_rows), "index": _places, "conv": _convolutions,
+    "attention": _and_in_two_bytes(_attention, _attention_in_two_bytes), "attention_halves": _attention_in_two_bytes,
     "matmul": _products, "matmul_halves": _layers_in_two_bytes, "pool": _pools,
     "norm": _and_in_two_bytes(_norms, _layers_in_two_bytes), "norm_of_rows": _and_in_two_bytes(_norms),
     "norm_pool": _pooled_norms,

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
+from tensorgrad.rows.kernel_tables import run_kernel
 
 from .blocks import in_dtype, select
 from .softmax import _exp_shifted, _row_max, _row_sum
@@ -25,7 +25,7 @@ def _causal_bias(rows, columns, dtype):
 
 # As many keys PyTorch's kernel takes at a time. The results of two-byte floats depend on it: weights are rounded before
 # they are divided by their sum, and relative to the largest of their block.
-_KEYS = 512
+KEYS = 512
 
 
 def _scores(xp, q, k, mask, is_causal, scale):
@@ -77,7 +77,7 @@ def _softmax(xp, scores, masked, logs):
 CONSTANT, LINEAR, SQUARE, CUBE = np.array((0.00010703434948458272, 0.30354260500649682, -0.22433836478672356,
                                            -0.079204240219773236), np.float32)  # fmt: skip
 LOG2_E = np.float32(1.44269502162933349609375)
-_VECTOR = 16  # numbers for which PyTorch's kernel computes exponentials at once, with AVX-512
+VECTOR = 16  # numbers for which PyTorch's kernel computes exponentials at once, with AVX-512
 
 
 def _rough_exp(xp, x):
@@ -86,7 +86,7 @@ def _rough_exp(xp, x):
     The logarithm of base 2, plus a correction for its fraction, becomes the bits of the result.
     Source: A. Malossi et al., "Fast exponential computation on SIMD architectures", 2015.
     """
-    whole = x.shape[-1] // _VECTOR * _VECTOR
+    whole = x.shape[-1] // VECTOR * VECTOR
     powers = x[..., :whole] * LOG2_E
     fraction = powers - xp.floor(powers)
     correction = ((CUBE * fraction + SQUARE) * fraction + LINEAR) * fraction + CONSTANT
@@ -108,23 +108,16 @@ def _rounded_forward(xp, q, k, v, mask, is_causal, scale, kind, out, logs):
     _masked(xp, p, mask, is_causal)
     out[...], top = 0, xp.full((*p.shape[:-1], 1), -np.inf, p.dtype)
     total = xp.zeros_like(top)
-    for first in range(0, p.shape[-1], _KEYS):
-        scores, before = p[..., first : first + _KEYS], top
-        if xp is np:
-            given = p, first, first + scores.shape[-1], top, total, kind
-            shrunk = run_compiled("half_attention", scores.size, *given)
-            if shrunk is not NotImplemented:
-                out *= shrunk
-                out += xp.matmul(scores, v[..., first : first + _KEYS, :])
-                continue
+    for first in range(0, p.shape[-1], KEYS):
+        scores, before = p[..., first : first + KEYS], top
         top = xp.maximum(top, scores.max(-1, keepdims=True))
         base = xp.where(top == -np.inf, p.dtype.type(0), top)
         weights, shrunk = _rough_exp(xp, scores - base), xp.exp(before - base)
         total = total * shrunk + _row_sum(xp, weights, p.ndim - 1, True)
         out *= shrunk
-        out += xp.matmul(weights.astype(kind).astype(p.dtype), v[..., first : first + _KEYS, :])
+        out += xp.matmul(weights.astype(kind).astype(p.dtype), v[..., first : first + KEYS, :])
     total = xp.where(total == 0, p.dtype.type(1), total)
-    out /= total
+    out *= 1 / total
     xp.log(total[..., 0], logs)
     logs += xp.where(top == -np.inf, p.dtype.type(0), top)[..., 0]
 
@@ -141,6 +134,11 @@ def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, logs):
     else:
         logs[...] = 0
     xp.matmul(p if dropout is None else p * dropout, v, out=out)
+
+
+def rounds_weights(q, v, dropout_mask):
+    """Returns whether PyTorch's kernel serves two-byte floats. Elsewhere it computes everything in float32."""
+    return q.ndim == 4 and q.shape[-1] == v.shape[-1] and dropout_mask is None
 
 
 def _common(xp, *arrays):
@@ -171,8 +169,7 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
         mask = rest[0]  # its last two dimensions broadcast where it is applied
     out = xp.empty(lead + (q.shape[-2], v.shape[-1]), q.dtype)
     logs = xp.empty(lead + (q.shape[-2],), q.dtype)
-    # PyTorch computes everything in float32 where its kernel does not serve.
-    rounded = dtype.itemsize == 2 and q.ndim == 4 and q.shape[-1] == v.shape[-1] and dropout_mask is None
+    rounded = dtype.itemsize == 2 and rounds_weights(q, v, dropout_mask)
     with np.errstate(all="ignore"):
         if rounded and logs.size and k.shape[-2]:
             _rounded_forward(xp, q, k, v, mask, is_causal, scale, dtype, out, logs)

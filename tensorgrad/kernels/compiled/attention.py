@@ -4,6 +4,9 @@ In the forward pass the softmax is updated along the keys: a larger maximum resc
 result and the logarithm of each query's sum; the backward pass recomputes the weights from these. A mask is added to
 the scores of a tile; a Boolean one is first turned into zeros and minus infinities, but not repeated.
 
+The backward pass reads and writes numbers of two bytes, too: rows become float32 where they are copied for products,
+once for each head. The forward pass of these is in attention_halves.py.
+
 Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
 softmax", 2018.
 """
@@ -17,7 +20,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.array.join import beside
+from tensorgrad.kernels.compiled.casts import bits, is_half
 from tensorgrad.kernels.compiled.functions import F, exp_below, log
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.moments import row_dot, row_exps
@@ -25,22 +30,23 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import EVEN, LANES, PAD, across, along, flat
-from tensorgrad.kernels.compiled.simd.vectors import turn
+from tensorgrad.kernels.compiled.simd.two_bytes import FLOAT32, STORAGES, TWO_BYTES, Storage, widened_rows
+from tensorgrad.kernels.compiled.simd.vectors import NO, turn
 
-_HEADS = "float32[:,:,:,:]"  # batch, head, position, feature, in any memory order with features last
-_FEW = 4  # queries that are computed one by one: a tile's rows are LANES queries
+_HEADS = FLOAT32.heads  # batch, head, position, feature
+FEW = 4  # queries that are computed one by one: a tile's rows are LANES queries
 _QUERIES, _KEYS = 64, 240  # per tile: its scores stay in the second-level cache; keys a multiple of EVEN
 _CAUSAL, _SHORT = 32, 256  # queries per tile if later keys are hidden, so that fewer of those are computed; up to when
 _CAUSAL_GRAD = 2 * EVEN  # the same for gradients, whose blocks of keys are multiples of EVEN
 
 
 @inner
-def _even(n, step):
+def even(n, step):
     return (n + step - 1) // step * step
 
 
 @inner
-def _turn(x, at, step, count, features, scale, out, pitch):
+def turn_rows(x, at, step, count, features, scale, out, pitch):
     """out[e, i] = scale · x[i, e], with zeros up to `pitch`, whole registers; row i of x begins at `at + i step`."""
     if features < LANES:
         for i in range(count):
@@ -70,18 +76,17 @@ def _pack(x, at, step, count, features, out, pitch):
 
 
 @inner
-def _unpack(rows, pitch, count, features, x, at, step):
-    """The inverse: x[i, e] = rows[i, e]."""
-    for i in range(count):
-        row, to = rows[i * pitch : i * pitch + features], x[at + i * step : at + i * step + features]
-        for e in range(features):
-            to[e] = row[e]
+def fill_up(rows, pitch, count, features):
+    """Writes zeros after the `features` numbers of each row, up to `pitch`."""
+    if pitch != features:
+        for i in range(count):
+            rows[i * pitch + features : (i + 1) * pitch] = F(0.0)
 
 
 @inner
-def _steps(x):
+def steps(x):
     """Returns the distances between an array's batches, heads and positions, in elements."""
-    return x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4
+    return x.strides[0] // x.itemsize, x.strides[1] // x.itemsize, x.strides[2] // x.itemsize
 
 
 @inner
@@ -104,7 +109,7 @@ def _shares(scores, shift, total):
 
 
 @inner
-def _hide_later(scores, first_key, first_query):
+def hide_later(scores, first_key, first_query):
     """Sets keys after their query to -inf; scores[key, query]."""
     for k in range(scores.shape[0]):
         row = scores[k]
@@ -113,7 +118,7 @@ def _hide_later(scores, first_key, first_query):
 
 
 @inner
-def _add_mask(scores, mask, at, key_step, query_step, count):
+def add_mask(scores, mask, at, key_step, query_step, count):
     """scores[key, query] += mask[at + key · key_step + query · query_step]"""
     for k in range(scores.shape[0]):
         row, begin = scores[k], at + k * key_step
@@ -149,7 +154,7 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
           masked, mask, m_at, m_query, m_key, turned, scores, sums, top, total, work):  # fmt: skip
     """Computes the results `sums` (not yet divided by `total`) of `count` queries, and their largest scores, `top`."""
     wide = top.size
-    _turn(q, q_at, q_step, count, features, scale, turned, wide)
+    turn_rows(q, q_at, q_step, count, features, scale, turned, wide)
     for j in range(wide):
         top[j], total[j] = -np.inf, F(0.0)
     new, factor, shift = work[0], work[1], work[2]
@@ -160,9 +165,9 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
         across(k, k_at + start * k_step, k_step, turned, 0, wide, features, flat, 0, wide, True, several, wide)
         here = scores[:several]
         if causal and start + several > first + 1:
-            _hide_later(here, start, first)
+            hide_later(here, start, first)
         if masked:
-            _add_mask(here, mask, m_at + start * m_key, m_key, m_query, count)
+            add_mask(here, mask, m_at + start * m_key, m_key, m_query, count)
         for j in range(wide):
             new[j] = top[j]
         _raise(here, new)
@@ -212,22 +217,22 @@ def _attention():
     def loop(q4, k4, v4, masked, mask4, causal, scale, tile, parts, out4, logs, first, last):
         heads, length, features = q4.shape[1:]
         source, narrow = v4.shape[2:]
-        width, wide = _even(narrow, LANES), _even(tile, LANES)
+        width, wide = even(narrow, LANES), even(tile, LANES)
         q, k, v, out, mask = flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
-        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
-        (qb, qh, qs), (kb, kh, ks), (vb, vh, vs), (ob, oh, os) = _steps(q4), _steps(k4), _steps(v4), _steps(out4)
+        (mb, mh, ms), mk = steps(mask4), mask4.strides[3] // 4
+        (qb, qh, qs), (kb, kh, ks), (vb, vh, vs), (ob, oh, os) = steps(q4), steps(k4), steps(v4), steps(out4)
         turned, scores = np.empty(features * wide, F32), np.empty((_KEYS + PAD, wide), F32)
         padded = np.empty(0 if width == narrow else source * width, F32)
         sums, top, total = np.empty((wide + PAD, width), F32), np.empty(wide, F32), np.empty(wide, F32)
         work, packed = np.empty((3, wide), F32), -1
-        one = np.empty(source if length < _FEW else 0, F32)
+        one = np.empty(source if length < FEW else 0, F32)
         tiles = (length + tile - 1) // tile
         each = (tiles + parts - 1) // parts
         for unit in range(first, last):
             head, part = unit // parts, unit % parts
             b, h = head // heads, head % heads
             values, v_at, v_step = v, b * vb + h * vh, vs
-            if length < _FEW:
+            if length < FEW:
                 for j in range(part * each * tile, min((part + 1) * each * tile, length)):
                     at, place, seen = b * qb + h * qh + j * qs, b * ob + h * oh + j * os, source
                     if causal:
@@ -260,21 +265,20 @@ def _attention():
                     logs[b, h, begin + j] = seen + log(total[j])
 
     def kernel(q, k, v, mask, dropout_mask, is_causal, scale):
-        if dropout_mask is not None:
+        if dropout_mask is not None or q.dtype is not F32:
             return NotImplemented
-        given = _as_heads(q, k, v)
+        given = as_heads(q, k, v)
         if given is None:
             return NotImplemented
         q4, k4, v4 = given
         batch, heads, length, features = q4.shape
         source, width = v4.shape[2:]
-        mask4 = _mask(mask, (batch, heads, length, source))
+        mask4 = added_mask(mask, (batch, heads, length, source))
         if mask4 is None:
             return NotImplemented
-        out4 = _result(q4, width)
+        out4 = result_like(q4, width)
         logs = np.empty((batch, heads, length), F32)
-        tile = _tile_of(length, _CAUSAL if is_causal and length <= _SHORT else _QUERIES)
-        parts = max(1, min(-(-length // tile), thread_pool.parts(16) // (batch * heads)))
+        tile, parts = tiles_of(length, is_causal, batch * heads)
         work = batch * heads * length * source * (features + width + 16) // 16
         args = (q4, k4, v4, mask is not None, mask4, is_causal, F(scale), tile, parts, out4, logs)
         thread_pool.run(loop, batch * heads * parts, args, work)
@@ -289,8 +293,14 @@ def _tile_of(length: int, most: int = _QUERIES) -> int:
     return -(-length // (tiles * LANES)) * LANES
 
 
-def _result(like, width):
-    """Allocates a result in the memory order of `like`.
+def tiles_of(length, is_causal, heads):
+    """Returns the queries per tile in the forward pass, and in how many parts a head's tiles are shared."""
+    tile = _tile_of(length, _CAUSAL if is_causal and length <= _SHORT else _QUERIES)
+    return tile, max(1, min(-(-length // tile), thread_pool.parts(16) // heads))
+
+
+def result_like(like, width):
+    """Allocates a result in the memory order and dtype of `like`.
 
     If that is row-major, the heads of one position are stored side by side, which makes joining them free.
     """
@@ -298,7 +308,7 @@ def _result(like, width):
     order = sorted(range(3), key=lambda d: -strides[d])
     if order == [0, 1, 2]:
         order = [0, 2, 1]
-    made = np.empty([*(shape[d] for d in order), width], F32)
+    made = np.empty([*(shape[d] for d in order), width], like.dtype)
     return made.transpose(*(order.index(d) for d in range(3)), 3)
 
 
@@ -311,16 +321,18 @@ def _four(x):
     return x if x.ndim == 4 else x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
-def _as_heads(*arrays):
+def as_heads(*arrays):
     """Returns the arrays with four dimensions, the last contiguous; None if the kernels do not support them."""
-    lead = arrays[0].shape[:-2]
-    if len(lead) > 2:
+    lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    if len(lead) > 2 or (dtype is not F32 and not is_half(arrays[0])):
         return None
     found = []
     for x in arrays:
-        if x.dtype is not F32 or x.shape[:-2] != lead or not x.size:
+        if x.dtype is not dtype and (dtype is F32 or x.dtype != dtype):
             return None
-        if x.strides[-1] != 4 and x.shape[-1] > 1:
+        if x.shape[:-2] != lead or not x.size:
+            return None
+        if x.strides[-1] != x.itemsize and x.shape[-1] > 1:
             x = in_rows(x)
         found.append(_four(x))
     return found
@@ -329,20 +341,22 @@ def _as_heads(*arrays):
 _NO_MASK = np.zeros((1, 1, 1, 1), F32)
 
 
-def _mask(mask, shape):
+def added_mask(mask, shape):
     """Returns what is added to scores of the shape (repeating without memory), or None if the kernels do not take it.
 
-    >>> from tensorgrad.kernels.compiled.attention import _mask
-    >>> added = _mask(np.array([True, False]), (3, 1, 4, 2))
+    >>> from tensorgrad.kernels.compiled.attention import added_mask
+    >>> added = added_mask(np.array([True, False]), (3, 1, 4, 2))
     >>> added.shape, added.strides, added[2, 0, 3].tolist()
     ((3, 1, 4, 2), (0, 0, 0, 4), [0.0, -inf])
     """
     if mask is None:
         return _NO_MASK
-    if mask.dtype is not F32 and mask.dtype != bool:
+    if mask.dtype is not F32 and mask.dtype != bool and not is_half(mask):
         return None
     fewer = mask[tuple(slice(None) if step else slice(1) for step in mask.strides)]
-    if fewer.dtype is not F32:
+    if is_half(fewer):
+        fewer = in_dtype(fewer, F32)
+    elif fewer.dtype is not F32:
         fewer = np.where(fewer, F32.type(0), F32.type(-math.inf))
     elif not (fewer.flags.aligned and fewer.flags.writeable) or any(step % 4 for step in fewer.strides):
         fewer = fewer.copy()
@@ -389,56 +403,90 @@ def _slopes(shares, slopes, pitch, wide, less, scale):
             to[k] = p[k] * ((to[k] - off) * scale)
 
 
-def _attention_grad():
-    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, {_HEADS}, boolean, "
-            f"float32, int64, {_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
-    def loop(g4, q4, k4, v4, out4, logs, masked, mask4, causal, scale, tile, gq4, gk4, gv4, first, last):
+# Products read rows of float32 that fill registers. (An array, where its first row begins, the distance between rows.)
+
+
+@inner
+def _themselves(x, at, step, count, features, packed, pitch, brain):
+    """Rows of `features` numbers: those of x, if they need no zeros up to `pitch`."""
+    if pitch == features:
+        return x, at, step
+    _pack(x, at, step, count, features, packed, pitch)
+    return packed, NO, pitch
+
+
+@inner
+def _widened(x, at, step, count, features, packed, pitch, brain):
+    """The same of numbers of two bytes."""
+    widened_rows(x, at, step, features, packed, pitch, count, brain)
+    fill_up(packed, pitch, count, features)
+    return packed, NO, pitch
+
+
+@inner
+def _room_for_zeros(count, features, pitch):
+    return np.empty(0 if pitch == features else count * pitch, F32)
+
+
+@inner
+def _room(count, features, pitch):
+    return np.empty(count * pitch, F32)
+
+
+def _attention_grad_loop(stored: Storage):
+    rows_of, room = (_widened, _room) if stored is TWO_BYTES else (_themselves, _room_for_zeros)
+    scratch, read, keep = stored.scratch, stored.read, stored.keep
+    own = stored.heads
+
+    @inner
+    def unpack(rows, pitch, count, features, x, at, step, brain):
+        """Stores rows; row i of x begins at `at + i step`."""
+        for i in range(count):
+            begin = at + i * step
+            keep(rows[i * pitch : i * pitch + features], x[begin : begin + features], brain)
+
+    @shared(f"void({own}, {own}, {own}, {own}, {own}, float32[:,:,::1], boolean, {_HEADS}, boolean, float32, int64, "
+            f"{own}, {own}, {own}, boolean, int64, int64)")  # fmt: skip
+    def loop(g4, q4, k4, v4, out4, logs, masked, mask4, causal, scale, tile, gq4, gk4, gv4, brain, first, last):
         heads, length, less = q4.shape[1:]
         source, narrow = v4.shape[2:]
-        features, width = _even(less, LANES), _even(narrow, LANES)
-        padded = _even(source, _KEYS) if source > _KEYS else _even(source, LANES)
+        features, width = even(less, LANES), even(narrow, LANES)
+        padded = even(source, _KEYS) if source > _KEYS else even(source, LANES)
         keys = min(_KEYS, padded)
         g, q, k, v, out, mask = flat(g4), flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
-        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
+        (mb, mh, ms), mk = steps(mask4), mask4.strides[3] // 4
         gq, gk, gv = flat(gq4), flat(gk4), flat(gv4)
-        (gb, gh, gs), (qb, qh, qs), (kb, kh, ks) = _steps(g4), _steps(q4), _steps(k4)
-        (vb, vh, vs), (ob, oh, os) = _steps(v4), _steps(out4)
-        (gqb, gqh, gqs), (gkb, gkh, gks), (gvb, gvh, gvs) = _steps(gq4), _steps(gk4), _steps(gv4)
+        (gb, gh, gs), (qb, qh, qs), (kb, kh, ks) = steps(g4), steps(q4), steps(k4)
+        (vb, vh, vs), (ob, oh, os) = steps(v4), steps(out4)
+        (gqb, gqh, gqs), (gkb, gkh, gks), (gvb, gvh, gvs) = steps(gq4), steps(gk4), steps(gv4)
         k_turned, v_turned = np.empty(less * padded, F32), np.empty(narrow * padded, F32)
-        packed_k = np.empty(0 if features == less else source * features, F32)
-        packed_q = np.empty(0 if features == less else tile * features, F32)
-        packed_g = np.empty(0 if width == narrow else tile * width, F32)
+        packed_k, packed_v = room(source, less, features), room(source, narrow, narrow)
+        packed_q, packed_g, packed_out = room(tile, less, features), room(tile, narrow, width), scratch(narrow)
         sum_k, sum_v = np.empty((padded + EVEN) * features, F32), np.empty((padded + EVEN) * width, F32)
         sum_q, inner = np.empty((tile + PAD) * features, F32), np.empty(tile, F32)
         shares, slopes = np.empty((tile + PAD) * keys, F32), np.empty((tile + PAD) * keys, F32)
         for head in range(first, last):
             b, h = head // heads, head % heads
-            _turn(k, b * kb + h * kh, ks, source, less, F(1.0), k_turned, padded)
-            _turn(v, b * vb + h * vh, vs, source, narrow, F(1.0), v_turned, padded)
-            rows_k, k_at, k_step = k, b * kb + h * kh, ks
-            if features != less:
-                _pack(k, k_at, ks, source, less, packed_k, features)
-                rows_k, k_at, k_step = packed_k, 0, features
+            rows_k, k_at, k_step = rows_of(k, b * kb + h * kh, ks, source, less, packed_k, features, brain)
+            rows_v, v_at, v_step = rows_of(v, b * vb + h * vh, vs, source, narrow, packed_v, narrow, brain)
+            turn_rows(rows_k, k_at, k_step, source, less, F(1.0), k_turned, padded)
+            turn_rows(rows_v, v_at, v_step, source, narrow, F(1.0), v_turned, padded)
             sum_k[:], sum_v[:] = F(0.0), F(0.0)
             for begin in range(0, length, tile):
                 count = min(tile, length - begin)
-                rows_q, q_at, q_step = q, b * qb + h * qh + begin * qs, qs
-                rows_g, g_at, g_step = g, b * gb + h * gh + begin * gs, gs
-                out_at = b * ob + h * oh + begin * os
+                at = b * qb + h * qh + begin * qs
+                rows_q, q_at, q_step = rows_of(q, at, qs, count, less, packed_q, features, brain)
+                at = b * gb + h * gh + begin * gs
+                rows_g, g_at, g_step = rows_of(g, at, gs, count, narrow, packed_g, width, brain)
                 for j in range(count):
-                    row = g[g_at + j * gs : g_at + j * gs + narrow]
-                    inner[j] = row_dot(row, out[out_at + j * os : out_at + j * os + narrow])
-                if features != less:
-                    _pack(q, q_at, qs, count, less, packed_q, features)
-                    rows_q, q_at, q_step = packed_q, 0, features
-                if width != narrow:
-                    _pack(g, g_at, gs, count, narrow, packed_g, width)
-                    rows_g, g_at, g_step = packed_g, 0, width
+                    at, place = b * ob + h * oh + (begin + j) * os, g_at + j * g_step
+                    row = read(out[at : at + narrow], packed_out, brain)
+                    inner[j] = row_dot(rows_g[place : place + narrow], row)
                 end = min(source, begin + count) if causal else source
                 for start in range(0, end, _KEYS):
                     # If more keys follow, whole blocks of rows: the excess must be zeros.
-                    several = min(_KEYS, source - start, _even(end - start, EVEN))
-                    wide = min(keys, _even(several, LANES))
+                    several = min(_KEYS, source - start, even(end - start, EVEN))
+                    wide = min(keys, even(several, LANES))
                     across(rows_q, q_at, q_step, k_turned, start, padded, less, shares, 0, keys, True, count,
                            wide)  # fmt: skip
                     across(rows_g, g_at, g_step, v_turned, start, padded, narrow, slopes, 0, keys, True, count,
@@ -458,30 +506,35 @@ def _attention_grad():
                           several, features)  # fmt: skip
                     across(slopes, 0, keys, rows_k, k_at + start * k_step, k_step, several, sum_q, 0, features,
                            start == 0, count, features)  # fmt: skip
-                _unpack(sum_q, features, count, less, gq, b * gqb + h * gqh + begin * gqs, gqs)
-            _unpack(sum_k, features, source, less, gk, b * gkb + h * gkh, gks)
-            _unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs)
+                unpack(sum_q, features, count, less, gq, b * gqb + h * gqh + begin * gqs, gqs, brain)
+            unpack(sum_k, features, source, less, gk, b * gkb + h * gkh, gks, brain)
+            unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs, brain)
+
+    return loop
+
+
+def _attention_grad():
+    loops = [_attention_grad_loop(stored) for stored in STORAGES]
 
     def kernel(g, q, k, v, mask, dropout_mask, out, kept, is_causal, scale, need):
         if dropout_mask is not None or need[3] or kept is None:
             return NotImplemented
-        given = _as_heads(g, q, k, v, out)
+        given = as_heads(g, q, k, v, out)
         if given is None or kept.dtype is not F32:
             return NotImplemented
         batch, heads, length, features = given[1].shape
         source, width = given[3].shape[2:]
-        mask4 = _mask(mask, (batch, heads, length, source))
+        mask4 = added_mask(mask, (batch, heads, length, source))
         if mask4 is None:
             return NotImplemented
         made = beside(given[1:4])
         if made is None:
-            made = [_result(x, n) for x, n in zip(given[1:4], (features, features, width), strict=True)]
-        gq4, gk4, gv4 = made
+            made = [result_like(x, n) for x, n in zip(given[1:4], (features, features, width), strict=True)]
         logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
         work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
         tile = min(_tile_of(length), _CAUSAL_GRAD) if is_causal else _tile_of(length)
-        args = (*given, logs, mask is not None, mask4, is_causal, F(scale), tile, gq4, gk4, gv4)
-        thread_pool.run(loop, batch * heads, args, work)
+        args = (*map(bits, given), logs, mask is not None, mask4, is_causal, F(scale), tile, *map(bits, made))
+        thread_pool.run(loops[is_half(q)], batch * heads, (*args, q.dtype.char == "E"), work)
         return *(_without_lead(x, q) for x in made), None
 
     return kernel

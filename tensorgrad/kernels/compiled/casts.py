@@ -17,7 +17,6 @@ from tensorgrad.storage.fresh import fresh
 
 _BITS, _ROW = "uint16[::1]", "float32[::1]"
 _U16 = np.dtype(np.uint16)
-_STRETCH = 2048  # numbers that stay in a first-level cache
 _COST = 0.25
 # NumPy's letters of the dtypes, and the code of each: 0 is float32, 2 is bfloat16 (which ml_dtypes defines).
 _CODES = {"f": 0, "e": 1, "E": 2}
@@ -52,9 +51,9 @@ def loops() -> tuple:
 
     @shared(f"void({_BITS}, {_BITS}, boolean, int64, int64)")
     def exchange(numbers, out, brain, first, last):
-        held = np.empty(min(_STRETCH, last - first), np.float32)
-        for at in range(first, last, _STRETCH):
-            some = held[: min(_STRETCH, last - at)]
+        held = np.empty(min(two_bytes.STRETCH, last - first), np.float32)
+        for at in range(first, last, two_bytes.STRETCH):
+            some = held[: min(two_bytes.STRETCH, last - at)]
             two_bytes.widened(numbers[at : at + some.size], some, brain)
             two_bytes.rounded(some, out[at : at + some.size], not brain)
 

@@ -8,7 +8,8 @@ Every way rounds as the ops' NumPy kernels do, and these as PyTorch's.
 - Sums, softmax, norms, cross-entropy, gradients of embeddings and optimizers have kernels of their own for this
   storage: `STORAGES` of simd/two_bytes.py. The table need not name them, but for norms of images whose channels lie
   together.
-- Products become float32 where their factors are copied for blocks (matmul_halves.py).
+- Products become float32 where their factors are copied for blocks (matmul_halves.py), attention a block of keys and
+  values at a time (attention_halves.py).
 - All other ops on the list become float32 as a whole, run by their kernels, and are rounded.
 """
 
@@ -22,17 +23,14 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation
-from tensorgrad.kernels.array.attention import CONSTANT, CUBE, LINEAR, LOG2_E, SQUARE
+from tensorgrad.kernels.array.attention import rounds_weights
 from tensorgrad.kernels.array.blocks import in_dtype
-from tensorgrad.kernels.compiled import functions, layout, pointwise, walk
+from tensorgrad.kernels.compiled import layout, pointwise, walk
 from tensorgrad.kernels.compiled.casts import bits, is_half
-from tensorgrad.kernels.compiled.moments import row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.simd.small_weights import of_bfloat16, of_float16, to_bfloat16, to_float16
-from tensorgrad.kernels.compiled.simd.two_bytes import rounded, widened
-from tensorgrad.kernels.compiled.softmax import row_largest
+from tensorgrad.kernels.compiled.simd.two_bytes import STRETCH, rounded, widened
 from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
 from tensorgrad.storage.fresh import fresh
 
@@ -40,7 +38,6 @@ _BITS, _ROW = "uint16[::1]", "float32[::1]"
 _U16 = np.dtype(np.uint16)
 _ALL = 1 << 16  # numbers of two bytes
 _TABLES = 64  # that are kept: those of operations with a number are many
-_STRETCH = 2048  # numbers that stay in a first-level cache
 _FEWEST = 16384  # numbers to look up from which on a table is made
 
 
@@ -138,9 +135,9 @@ def _scaled(g, places, slopes, out):
 def _scale() -> Callable:
     @shared(f"void({_BITS}, {_BITS}, {_ROW}, {_BITS}, boolean, int64, int64)")
     def loop(g, x, slopes, out, brain, first, last):
-        above, held = np.empty(_STRETCH, np.float32), np.empty(_STRETCH, np.float32)
-        for start in range(first, last, _STRETCH):
-            n = min(_STRETCH, last - start)
+        above, held = np.empty(STRETCH, np.float32), np.empty(STRETCH, np.float32)
+        for start in range(first, last, STRETCH):
+            n = min(STRETCH, last - start)
             widened(g[start : start + n], above[:n], brain)
             _scaled(above[:n], x[start : start + n], slopes, held[:n])
             rounded(held[:n], out[start : start + n], brain)
@@ -250,77 +247,6 @@ def _of_two(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
             return _together(x, y, lambda a, b: run_compiled("half_arithmetic", a.size, op, a, b))
         return _together(y, x, lambda b, a: run_compiled("half_arithmetic", a.size, op, a, b))
     return run_compiled("half_arithmetic", max(x.size, y.size), op, x, y)
-
-
-# --- attention -------------------------------------------------------------------------------------------------------
-
-_VECTOR = 16  # numbers for which PyTorch's kernel computes rough exponentials at once (kernels/array/attention.py)
-_LEAST = np.float32(-127)
-
-
-@inner
-def _rough_exps(row, base):
-    """Does what `_rough_exp` of kernels/array/attention.py does, in place; nothing is fused, so the bits are its."""
-    for i in range(row.size):
-        power = (row[i] - base) * LOG2_E
-        fraction = power - np.floor(power)
-        power -= ((CUBE * fraction + SQUARE) * fraction + LINEAR) * fraction + CONSTANT
-        power = power if power > _LEAST else _LEAST
-        row[i] = np.int32(np.float32((np.float64(power) + 127.0) * 8388608.0)).view(np.float32)
-
-
-@inner
-def _exps(row, base):
-    for i in range(row.size):
-        row[i] = functions.exp(row[i] - base)
-
-
-@inner
-def _rounded_in_place(row, brain):
-    if brain:
-        for i in range(row.size):
-            row[i] = of_bfloat16(to_bfloat16(row[i]))
-    else:
-        for i in range(row.size):
-            row[i] = of_float16(to_float16(row[i]))
-
-
-@inner
-def _nans(row):
-    count = 0
-    for i in range(row.size):
-        count += row[i] != row[i]
-    return count
-
-
-def _attention_weights() -> Callable:
-    @shared(f"void(float32[:,::1], int64, int64, {_ROW}, {_ROW}, {_ROW}, boolean, int64, int64)")
-    def weights(scores, begin, end, tops, totals, shrunk, brain, first, last):
-        """Turns a block of scores into weights relative to the largest score so far, which are rounded."""
-        for n in range(first, last):
-            row, before = scores[n, begin:end], tops[n]
-            top = max(before, row_largest(row))
-            if before != before or _nans(row) > 0:
-                top = np.float32(np.nan)
-            base = np.float32(0.0) if top == -np.inf else top
-            whole = row.size // _VECTOR * _VECTOR
-            _rough_exps(row[:whole], base)
-            _exps(row[whole:], base)
-            shrunk[n] = functions.exp(before - base)
-            totals[n] = totals[n] * shrunk[n] + row_sum(row)
-            tops[n] = top
-            _rounded_in_place(row, brain)
-
-    def kernel(scores, begin, end, tops, totals, dtype):
-        if not scores.flags.c_contiguous or scores.dtype is not F32:
-            return NotImplemented
-        rows, shrunk = scores.reshape(-1, scores.shape[-1]), np.empty(tops.shape, F32)
-        flat = [a.reshape(-1) for a in (tops, totals, shrunk)]
-        given = (rows, begin, end, *flat, dtype.char == "E")
-        thread_pool.run(weights, len(rows), given, 8 * len(rows) * (end - begin))
-        return shrunk
-
-    return kernel
 
 
 # --- the others, as a whole ------------------------------------------------------------------------------------------
@@ -434,6 +360,17 @@ def _norm_grad(op: str, kernel: Callable, general: Callable, given: tuple) -> An
     return None if gx is None else in_dtype(gx, g.dtype), *[None if o is None else in_dtype(o, kind) for o in others]
 
 
+def _attention(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
+    """PyTorch computes everything in float32 where its kernel does not serve."""
+    q, k, v, mask, dropout, *rest = given
+    if not is_half(q) or not q.dtype == k.dtype == v.dtype:
+        return NotImplemented
+    if rounds_weights(q, v, dropout):
+        return run_compiled("half_attention", q.size, q, k, v, mask, *rest)
+    out, logs = kernel(*[_lifted(a) for a in given])
+    return in_dtype(out, q.dtype), logs
+
+
 _NUMBERS = (
     "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
     "square", "exp", "sigmoid", "silu", "relu", "clamp", "erf", "gelu",
@@ -441,13 +378,13 @@ _NUMBERS = (
 _WHOLE = (
     "conv", "conv_transpose", "conv_grad_input", "conv_grad_weight", "max_pool", "max_pool_values", "max_pool_grad",
     "avg_pool", "avg_pool_grad", "adaptive_avg_pool", "adaptive_avg_pool_grad", "lstm_layer", "lstm_layer.backward",
-    "gru_layer", "gru_layer.backward", "rnn_layer", "attention.backward", "var", "std", "var_mean", "std_mean",
+    "gru_layer", "gru_layer.backward", "rnn_layer", "var", "std", "var_mean", "std_mean",
     "extreme_dim", "arg_extreme", "vector_norm", "column_sum",
 )  # fmt: skip
 RULES: dict[str, Callable] = {
     **dict.fromkeys(_NUMBERS, _of_one), **dict.fromkeys(FUNCTIONS, _of_two),
     **dict.fromkeys((*_INNER, "addmm"), _product), "linear.backward": _linear_grad, **dict.fromkeys(SLOPES, _slope),
-    **dict.fromkeys(_WHOLE, _in_float32), "batch_norm": _batch_norm, "group_norm": _group_norm,
+    **dict.fromkeys(_WHOLE, _in_float32), "attention": _attention, "batch_norm": _batch_norm, "group_norm": _group_norm,
     **dict.fromkeys(("batch_norm.backward", "group_norm.backward"), _norm_grad),
 }  # fmt: skip
 
@@ -462,5 +399,5 @@ def attempt(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "lookup": _look_up, "slopes": _scale, "arithmetic": _arithmetic, "attention_weights": _attention_weights,
+    "lookup": _look_up, "slopes": _scale, "arithmetic": _arithmetic,
 }  # fmt: skip

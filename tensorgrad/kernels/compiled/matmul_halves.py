@@ -30,7 +30,15 @@ from tensorgrad.kernels.compiled.simd.small_weights import (
     to_float16,
 )
 from tensorgrad.kernels.compiled.simd.small_weights import ROWS as DOTS
-from tensorgrad.kernels.compiled.simd.two_bytes import carry_bfloat16, carry_float16, rounded, widened
+from tensorgrad.kernels.compiled.simd.two_bytes import (
+    carry_bfloat16,
+    carry_float16,
+    rounded,
+    turn_bfloat16,
+    turn_float16,
+    widened,
+    widened_rows,
+)
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, ROWS, WIDE_ROWS
 from tensorgrad.storage.fresh import fresh
 
@@ -89,11 +97,11 @@ def _carry(source, at, apart, out, to, step, count, brain):
 
 
 @inner
-def _rows_of(source, at, apart, depth, out, pitch, rows, brain):
-    """out[r pitch + k] = source[at + r apart + k]."""
-    for r in range(rows):
-        start, to = at + r * apart, r * pitch
-        widened(source[start : start + depth], out[to : to + depth], brain)
+def _turn(source, at, apart, present, out, to, step, brain):
+    if brain:
+        turn_bfloat16(source, at, apart, present, out, to, step)
+    else:
+        turn_float16(source, at, apart, present, out, to, step)
 
 
 @inner
@@ -108,11 +116,15 @@ def _panels_of(source, at, lane_step, step, lanes, depth, out, scratch, brain):
     for panel in range(lanes // LANES if lane_step == 1 else 0, -(-lanes // LANES)):
         here, goal = at + panel * LANES * lane_step, panel * depth * LANES
         present = min(LANES, lanes - panel * LANES)
-        if lane_step == 1:
-            _rows_of(source, here, step, present, scratch, LANES, depth, brain)
+        if step == 1 and depth >= 2 * LANES:
+            for k in range(0, depth, 2 * LANES):
+                k = min(k, depth - 2 * LANES)
+                _turn(source, here + k, lane_step, present, out, goal + k * LANES, LANES, brain)
+        elif lane_step == 1:
+            widened_rows(source, here, step, present, scratch, LANES, depth, brain)
             into_panels(scratch, NO, ONE, np.int64(LANES), present, depth, out, goal)
         else:
-            _rows_of(source, here, lane_step, depth, scratch, depth, present, brain)
+            widened_rows(source, here, lane_step, depth, scratch, depth, present, brain)
             into_panels(scratch, NO, depth, ONE, present, depth, out, goal)
 
 
@@ -158,7 +170,7 @@ def product_loop():
                         for r in range(start, min(start + high, end), _TALL):
                             tall, at = min(_TALL, start + high - r, end - r), n * a_next + r * a_row + k * a_step
                             if a_step == 1:
-                                _rows_of(a, at, a_row, deep, left, deep, tall, brain)
+                                widened_rows(a, at, a_row, deep, left, deep, tall, brain)
                             else:
                                 _panels_of(a, at, a_row, a_step, tall, deep, left, scratch, brain)
                             to = (r - start) * wide

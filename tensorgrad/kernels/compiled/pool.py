@@ -22,13 +22,12 @@ from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
 from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout, move
-from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, TWO_BYTES, Storage, rounded, widened
+from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, STRETCH, TWO_BYTES, Storage, rounded, widened
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
 from tensorgrad.rows import kernel_tables
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _LARGE = 2**30  # indices within a plane are 32-bit
-_STRETCH = 2048  # numbers that stay in a first-level cache
 _TOGETHER = 8  # channels from which on whole points are added, if they lie together
 _NONE = np.uint8(255)  # no tap of the window yet: more taps than this have no numbers
 _NO_PLACES = np.empty(0, np.uint8)  # placeholder when places are not needed
@@ -173,7 +172,7 @@ def _max_of_four_halves():
     def loop(x, out, places, brain, first, last):
         """The same for numbers of two bytes, some rows of windows at a time."""
         height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
-        x, out, rows = x.reshape(-1), out.reshape(-1), max(1, min(points_y, _STRETCH // (2 * width)))
+        x, out, rows = x.reshape(-1), out.reshape(-1), max(1, min(points_y, STRETCH // (2 * width)))
         numbers, best = np.empty(2 * rows * width, np.float32), np.empty(rows * points_x, np.float32)
         for n in range(first, last):
             for y in range(0, points_y, rows):

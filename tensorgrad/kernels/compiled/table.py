@@ -80,7 +80,7 @@ ROWS = (
     WAITING,
     Row("half_lookup", "halves.lookup", 1), Row("half_slopes", "halves.slopes", 1),
     Row("half_arithmetic", "halves.arithmetic", 1), Row("half_product", "matmul_halves.product", 1),
-    Row("half_attention", "halves.attention_weights", 1),
+    Row("half_attention", "attention_halves.attention", 1),
     *(Row(f"joint_{name}", f"broadcast.{name}", 1) for name in ARITHMETIC),  # of equal shapes, too (capture/links.py)
     Row("batch_norm_relu_pool", "norm_pool.forward", 8192),
     Row("batch_norm_relu_pool_grad", "norm_pool.backward", 8192, 3),

@@ -22,7 +22,6 @@ from tensorgrad.kernels.compiled.simd import two_bytes
 from tensorgrad.storage.fresh import fresh
 
 _SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
-_STRETCH = 2048  # elements that stay in the first-level cache together with others
 
 
 @lru_cache(maxsize=512)
@@ -142,7 +141,7 @@ def loop_of_one(function, options: int = 0, each: Callable | None = None):
             in_place(out[first:last], given)
             return
         length, rows, plane_step, row_step, step = numbers
-        held = np.empty(0 if step == 1 else min(length, _STRETCH), np.float32)
+        held = np.empty(0 if step == 1 else min(length, two_bytes.STRETCH), np.float32)
         most = held.size if held.size else length
         at, column, row = first, first % length, first // length
         plane, row = row // rows, row % rows  # a division takes as long as dozens of additions: none in the loop
@@ -184,7 +183,7 @@ def loop_of_two_in_two_bytes(function):
     @shared(f"void({memory}, {memory}, {row}, UniTuple(int64, 11), boolean, int64, int64)", calls=(from_two,))
     def binary(x, y, out, numbers, brain, first, last):
         length, rows, planes, x_block, x_plane, x_row, x_step, y_block, y_plane, y_row, y_step = numbers
-        most = min(length, _STRETCH)
+        most = min(length, two_bytes.STRETCH)
         left, right, some = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.uint16)
         at, column, row = first, first % length, first // length
         plane, row = row // rows, row % rows
@@ -219,7 +218,7 @@ def loop_of_two(function):
     @shared(f"void({MEMORY}, {MEMORY}, float32[::1], UniTuple(int64, 11), int64, int64)", calls=(from_two,))
     def binary(x, y, out, numbers, first, last):
         length, rows, planes, x_block, x_plane, x_row, x_step, y_block, y_plane, y_row, y_step = numbers
-        most = length if x_step == 1 and y_step == 1 else min(length, _STRETCH)
+        most = length if x_step == 1 and y_step == 1 else min(length, two_bytes.STRETCH)
         held = np.empty(0 if x_step == 1 else most, np.float32)
         other = np.empty(0 if y_step == 1 else most, np.float32)
         x_before, y_before = -1, -1  # the number that is repeated

@@ -37,11 +37,11 @@ _BESIDE = 8  # rows that are copied together
 
 @intrinsic
 def flat(typing, x):
-    """Views a float32 array's memory from its first element on, as one row without an end."""
-    kind = types.Array(types.float32, 1, "C")
+    """Views an array's memory from its first element on, as one row without an end."""
+    kind = types.Array(x.dtype, 1, "C")
 
     def code(context, builder, signature, given):
-        size, itemsize = ir.Constant(I64, 1 << 40), ir.Constant(I64, 4)
+        size, itemsize = ir.Constant(I64, 1 << 40), ir.Constant(I64, x.dtype.bitwidth // 8)
         data = pointer_of(context, builder, signature.args[0], given[0])
         return array_at(context, builder, kind, data, [size], [itemsize], itemsize)
 

@@ -404,6 +404,30 @@ def _runs(rows: int, registers: int):
     return runs
 
 
+def transposed(builder, held):
+    """Transposes LANES registers."""
+    part = 1
+    while part < LANES:  # swaps blocks of `part` numbers between rows `part` apart
+        low = [i if not i & part else i - part + LANES for i in range(LANES)]
+        high = [i + part if not i & part else i + LANES for i in range(LANES)]
+        new = list(held)
+        for i in range(LANES):
+            if not i & part:
+                new[i] = shuffle(builder, held[i], held[i + part], low)
+                new[i + part] = shuffle(builder, held[i], held[i + part], high)
+        held, part = new, part * 2
+    return held
+
+
+def rows_of(builder, count, apart):
+    """Yields where LANES rows begin that are `apart`: of `count` rows, and the last one again for those beyond."""
+    last = builder.sub(count, ir.Constant(I64, 1))
+    for i in range(LANES):
+        here = ir.Constant(I64, i)
+        here = builder.select(builder.icmp_signed("<", here, last), here, last)
+        yield builder.mul(here, apart)
+
+
 @intrinsic
 def turn(typing, source, at, apart, present, out, to, step, kept):
     """Transposes LANES x LANES numbers: out[to + j step + i] = source[at + i apart + j].
@@ -417,27 +441,10 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
     def code(context, builder, signature, given):
         data = pointer_of(context, builder, signature.args[0], given[0], given[1])
         target = pointer_of(context, builder, signature.args[4], given[4], given[5])
-
-        def rows(number, apart):
-            last = builder.sub(number, ir.Constant(I64, 1))
-            for i in range(LANES):
-                here = ir.Constant(I64, i)
-                here = builder.select(builder.icmp_signed("<", here, last), here, last)
-                yield builder.mul(here, apart)
-
-        held = [load_vector(builder, data, row) for row in rows(given[3], given[2])]
-        part = 1
-        while part < LANES:  # swaps blocks of `part` numbers between rows `part` apart
-            low = [i if not i & part else i - part + LANES for i in range(LANES)]
-            high = [i + part if not i & part else i + LANES for i in range(LANES)]
-            new = list(held)
-            for i in range(LANES):
-                if not i & part:
-                    new[i] = shuffle(builder, held[i], held[i + part], low)
-                    new[i + part] = shuffle(builder, held[i], held[i + part], high)
-            held, part = new, part * 2
+        held = [load_vector(builder, data, row) for row in rows_of(builder, given[3], given[2])]
+        held = transposed(builder, held)
         # In reverse, so that of rows written to the same address the intended one is last.
-        for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
+        for vector, row in reversed(list(zip(held, rows_of(builder, given[7], given[6]), strict=True))):
             store_vector(builder, vector, target, row)
         return nothing(context)
 
