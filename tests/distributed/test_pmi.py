@@ -102,6 +102,29 @@ def test_members_that_end_are_reported_until_all_say_goodbye(server):
     assert process.wait(HANG) == 0
 
 
+def rest_of(watch):
+    """What else the server says, until it drops a rank that says something wrong."""
+    watch.sendall(b"wrong\n")
+    return b"".join(iter(lambda: watch.recv(100), b""))
+
+
+def test_who_gives_up_too_late_ends_with_the_others(server):
+    first, second = (join(server[0], "watch", rank) for rank in range(2))
+    first.sendall(b"bye\n")
+    second.sendall(b"bye\n")
+    assert second.recv(100) == b"end\n"
+    first.sendall(b"apart\n")
+    assert rest_of(first) == b"end\n" and rest_of(second) == b""
+
+
+def test_nobody_ends_together_with_one_that_gave_up(server):
+    first, second = (join(server[0], "watch", rank) for rank in range(2))
+    first.sendall(b"bye\napart\n")
+    assert first.recv(100) == second.recv(100) == b"apart\n"
+    second.sendall(b"bye\n")
+    assert rest_of(second) == rest_of(first) == b""
+
+
 def test_it_ends_when_no_process_connects():
     pmi._start_server(2, "(vector,(0,1,2))", SECRET, "127.0.0.1", timedelta(seconds=0.1))
     assert pmi._SERVERS[-1].wait(HANG) == 0
