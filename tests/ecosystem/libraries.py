@@ -668,6 +668,13 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "sbi",
+        requirements=("sbi", "six"),
+        imports=("sbi.inference", "sbi.neural_nets", "sbi.analysis"),
+        programs=("sbi_inference",),
+        gaps=("sbi.analysis needs the package six, for which it does not ask",),
+    ),
+    Library(
         "schedulefree",
         requirements=("schedulefree",),
         imports=("schedulefree",),
@@ -784,7 +791,7 @@ LIBRARIES = (
             "huggingface/pytorch-image-models",
             tests=tuple(
                 f"tests/test_{name}.py"
-                for name in ("layers", "layers_drop", "layers_pool", "models", "scheduler", "utils")
+                for name in ("layers", "layers_drop", "layers_pool", "models", "optim", "scheduler", "utils")
             ),
             # The smallest models of each file: all of them are hours.
             arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
@@ -794,14 +801,13 @@ LIBRARIES = (
                 "*test_model_load_pretrained*": "downloads weights",
                 "*torchscript*": _SCRIPTS,
                 "*_fullgraph*": "compiles",
+                "*test_compiled_*": "compiles",
                 "*_export*": "exports programs, as python -m tests.ecosystem leaving does",
             },
             one_in=2,
         ),
         quick=True,
-        gaps=(
-            "own tests: one ran out of time on a busy machine (43 s alone); test_optim needs torch.testing._internal",
-        ),
+        gaps=("own tests: one ran out of time on a busy machine (43 s alone); those of optimizers are of 1.0.29",),
     ),
     Library(
         "torch-dct",
