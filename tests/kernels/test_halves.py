@@ -295,7 +295,9 @@ def test_gradients_of_tables(padding, dtype):
 )
 def test_attention(lengths, options, dtype, used):
     length, source = lengths
-    q, k, v = (numbers(dtype, 2, 3, n, 20, seed=seed) for seed, n in enumerate((length, source, source)))
+    k, v = (numbers(dtype, 2, 3, source, 20, seed=seed) for seed in (1, 2))
+    # Of moderate weights: where one key has all of it, the gradient is what a rounding of the result leaves.
+    q = (numbers(dtype, 2, 3, length, 20, grad=False) / 4).requires_grad_()
     if mask := options.get("attn_mask"):
         seen = tg.arange(length * source).reshape(length, source) % 5
         options = {"attn_mask": seen > 0 if mask == "some" else seen.to(dtype)}

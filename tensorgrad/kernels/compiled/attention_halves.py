@@ -129,7 +129,7 @@ def _joined(rows, factors, others, width):
             row[d] += other[d]
 
 
-def _tiles() -> Callable:
+def _tiles():
     @shared(f"void({_OWN}, {_OWN}, {_OWN}, boolean, {_NUMBERS}, boolean, float32, int64, int64, {_OWN}, "
             "float32[:,:,::1], boolean, int64, int64)")  # fmt: skip
     def loop(q4, k4, v4, masked, mask4, causal, scale, tile, parts, out4, logs, brain, first, last):
@@ -230,7 +230,7 @@ def _add_scaled(to, row, factor):
         to[d] += row[d] * factor
 
 
-def _single() -> Callable:
+def _single():
     @shared(f"void({_OWN}, {_OWN}, {_OWN}, boolean, {_NUMBERS}, boolean, float32, {_OWN}, float32[:,:,::1], boolean, "
             "int64, int64)")  # fmt: skip
     def loop(q4, k4, v4, masked, mask4, causal, scale, out4, logs, brain, first, last):
