@@ -98,7 +98,7 @@ class TestCase(unittest.TestCase):
         np.random.seed(SEED)
         torch.manual_seed(SEED)
 
-    def assertEqual(  # type: ignore[override]
+    def assertEqual(
         self,
         x: Any,
         y: Any,

@@ -19,6 +19,10 @@ for _ in range(3):
     optimizer.step()
     losses.append(loss.item())
 
+# The largest weight of a row lies between two integers: its last bit, which training leaves open, would decide.
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.copy_((parameter * 1024).round() / 1024)
 model.eval()
 numbers = {"float": model(x[:3]).flatten().tolist()}
 with torch.no_grad():

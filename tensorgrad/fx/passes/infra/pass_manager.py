@@ -98,7 +98,7 @@ class PassManager:
         """
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[assignment]
 
     def check(self, module: Module) -> None:
         """Raises an error if a module is not as it must be: here never."""
