@@ -174,7 +174,7 @@ class Server:
             if line != "bye":
                 raise ValueError
             peer.bye = peer.finalized = True
-            if sum(p.bye for p in self.peers) == self.size:
+            if sum(p.bye for p in self.peers) == self.size and not self.gone:  # some do not wait then
                 for other in self.peers:
                     other.finalized = True
                 self.tell("end")

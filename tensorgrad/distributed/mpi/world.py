@@ -23,6 +23,7 @@ from tensorgrad.distributed.work import PROGRESS
 __all__ = ["MPIWorld", "give_up", "launched", "world"]
 
 GOODBYE = 5.0  # seconds that a process waits for the others at its end
+ANSWER = 5.0  # and then for the server's answer
 
 
 def launched() -> tuple[int, int] | None:
@@ -97,15 +98,8 @@ class MPIWorld:
         if self.failed or PROGRESS.works or self.process != os.getpid():
             return
         if self.connections is not None:
-            try:
-                self.connections[1].sendall(b"bye\n")
-            except OSError:
+            if not self._all_end(self.connections[1]):
                 return
-            end = time.monotonic() + GOODBYE
-            while not self._ended:
-                if self._gone - {self.rank} or time.monotonic() > end or self.connections[1].fileno() < 0:
-                    return
-                self._listen(0.1)
         else:  # the launcher ends a job in which a process leaves early, so there is no limit
             arrived = self.comm.Ibarrier()
             while not arrived.Test():  # `MPI_Finalize` would stop this interpreter, and the store it may serve
@@ -114,6 +108,27 @@ class MPIWorld:
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
             MPI.Finalize()
+
+    def _all_end(self, watch: socket.socket) -> bool:
+        """Whether all ranks end now, as the server says. A rank does not wait long for the others.
+
+        One that stops waiting asks the server, by closing its side of the connection: the others may have said goodbye
+        at this moment, and would wait for it in `MPI_Finalize` for ever. The server has told all to end, or it closes
+        the connection, and then it never will.
+        """
+        try:
+            watch.sendall(b"bye\n")
+            end, asked = time.monotonic() + GOODBYE, False
+            while not self._ended and not self._gone - {self.rank} and watch.fileno() >= 0:
+                if time.monotonic() > end:
+                    if asked:
+                        break
+                    watch.shutdown(socket.SHUT_WR)
+                    end, asked = end + ANSWER, True
+                self._listen(0.1)
+        except OSError:
+            pass
+        return self._ended
 
 
 _WORLD: list[MPIWorld] = []  # the one of this process, once there is one
