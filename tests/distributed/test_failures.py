@@ -256,3 +256,31 @@ def test_mpi_takes_its_leave_without_its_server(tmp_path):
     """As when rank 0 and its server end first: MPICH crashed then, and a forked child's files got its last words."""
     run(2, ["-c", ENDING, tmp_path])
     assert [file.stat().st_size for file in tmp_path.iterdir()] == [0] * 17
+
+
+LEAVING = """
+import atexit, os, sys, time
+from pathlib import Path
+rank, folder = os.environ["RANK"], Path(sys.argv[1])
+
+def last():  # after the end of MPI: the rank that did not wait is still there when the others end
+    (folder / rank).touch()
+    while rank == "1" and len(list(folder.iterdir())) < 3:
+        time.sleep(0.01)
+
+atexit.register(last)
+import tensorgrad.distributed as dist
+from tensorgrad.distributed.mpi import world
+dist.init_process_group("gloo")
+dist.barrier()
+if rank == "1":
+    world.GOODBYE = 0
+else:
+    while not (folder / "1").exists():
+        time.sleep(0.01)
+"""
+
+
+def test_nobody_waits_for_a_rank_that_did_not_wait(tmp_path):
+    """Ranks 0 and 2 said goodbye while rank 1 was about to end without them, and waited for it in `MPI_Finalize`."""
+    run(3, ["-c", LEAVING, tmp_path])

@@ -2,15 +2,14 @@
 
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 from tensorgrad.distributed.errors import DistNetworkError
-from tensorgrad.distributed.mpi import pmi, world
+from tensorgrad.distributed.mpi import pmi
 from tensorgrad.distributed.mpi.pmi import Connection, process_mapping
-from tests.distributed.launch import HANG, needs_mpi, run
+from tests.distributed.launch import HANG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="MPI's launchers on Windows have another protocol")
 SECRET = b"s" * 32
@@ -103,59 +102,27 @@ def test_members_that_end_are_reported_until_all_say_goodbye(server):
     assert process.wait(HANG) == 0
 
 
-def test_one_that_does_not_wait_any_longer_is_told_so_and_nobody_ends_with_it(server):
-    address, _ = server
-    for watch in [join(address, "watch", rank) for rank in range(2)]:
-        watch.sendall(b"bye\n")
-        watch.shutdown(socket.SHUT_WR)
-        assert watch.recv(100) == b""
-        watch.close()
+def rest_of(watch):
+    """What else the server says, until it drops a rank that says something wrong."""
+    watch.sendall(b"wrong\n")
+    return b"".join(iter(lambda: watch.recv(100), b""))
 
 
-@pytest.mark.parametrize(("told", "ends"), [(b"end\n", True), (b"", False)])
-def test_a_rank_that_does_not_wait_any_longer_asks_whether_all_end(told, ends, monkeypatch):
-    """The others may have said goodbye when it stops waiting: they would wait for it for ever."""
-    monkeypatch.setattr(world, "GOODBYE", 0.0)
-    monkeypatch.setattr(world, "ANSWER", HANG)
-    ours, theirs = socket.socketpair()
-    theirs.settimeout(HANG)
-    rank = object.__new__(world.MPIWorld)  # of which nothing is to happen when this process ends
-    vars(rank).update(rank=0, connections=(-1, ours), _gone=set(), _ended=False, _text=b"")
-    with ours, theirs, ThreadPoolExecutor(1) as pool:
-        asks = pool.submit(rank._all_end, ours)
-        said = b"".join(iter(lambda: theirs.recv(100), b""))
-        theirs.sendall(told)
-        theirs.shutdown(socket.SHUT_WR)
-        assert said == b"bye\n" and asks.result(HANG) is ends
+def test_who_gives_up_too_late_ends_with_the_others(server):
+    first, second = (join(server[0], "watch", rank) for rank in range(2))
+    first.sendall(b"bye\n")
+    second.sendall(b"bye\n")
+    assert second.recv(100) == b"end\n"
+    first.sendall(b"apart\n")
+    assert rest_of(first) == b"end\n" and rest_of(second) == b""
 
 
-ENDS_EARLY = """
-import atexit, os, sys, time
-from pathlib import Path
-import tensorgrad.distributed as dist
-from tensorgrad.distributed.mpi import world
-
-rank, folder = int(os.environ["RANK"]), Path(sys.argv[1])
-
-def wait_for(name):
-    while not (folder / name).exists():
-        time.sleep(0.01)
-
-def last():
-    (folder / str(rank)).touch()
-    wait_for(str(1 - rank))
-
-atexit.register(last)  # runs after MPI's end
-world.GOODBYE = 0.1
-dist.init_process_group("gloo")
-if rank == 1:
-    wait_for("0")  # which does not wait any longer, and has not ended
-"""
-
-
-@needs_mpi
-def test_who_says_goodbye_when_another_does_not_wait_any_longer_ends_too(tmp_path):
-    run(2, ["-c", ENDS_EARLY, tmp_path])
+def test_nobody_ends_together_with_one_that_gave_up(server):
+    first, second = (join(server[0], "watch", rank) for rank in range(2))
+    first.sendall(b"bye\napart\n")
+    assert first.recv(100) == second.recv(100) == b"apart\n"
+    second.sendall(b"bye\n")
+    assert rest_of(second) == rest_of(first) == b""
 
 
 def test_it_ends_when_no_process_connects():

@@ -510,7 +510,7 @@ LINES = (
     b"cmd=get\n",
     b"cmd=put key=a\n", b"cmd=put key=" + b"k" * 65 + b" value=1\n", b"cmd=put key=a value=" + b"v" * 1025 + b"\n",
     b"cmd=put key=a value=1\n", b"cmd=barrier_in\n", b"cmd=barrier_in\ncmd=barrier_in\n", b"cmd=spawn\n", b"=\n",
-    b"bye\n",
+    b"bye\n", b"apart\n",
     b"cmd=finalize\n", b"\0 pmi 0\n", b"0 pmi " + b"9" * 5000 + b"\n", b"0 pmi " + b"9" * 400 + b"\n", b"0 watch -1\n",
 )  # fmt: skip
 

@@ -64,6 +64,7 @@ class Server:
         self.strangers: dict[Peer, None] = {}  # peers without a proof, the oldest first
         self.waiting: list[Peer] = []
         self.gone: set[int] = set()
+        self.end = ""  # how the job ends, once that is decided: see `agree`
         self.clock, self.abandoned = clock, abandoned
         self.deadline, self.resting = clock() + timeout, 0.0  # `resting`: until when the listener is left alone
         self.selector = selector or selectors.DefaultSelector()
@@ -171,18 +172,27 @@ class Server:
         if not peer.role:
             self.admit(peer, line)
         elif peer.role == "watch":
-            if line != "bye":
-                raise ValueError
-            peer.bye = peer.finalized = True
-            if sum(p.bye for p in self.peers) == self.size and not self.gone:  # some do not wait then
-                for other in self.peers:
-                    other.finalized = True
-                self.tell("end")
+            self.agree(peer, line)
         else:
             fields = dict(part.split("=", 1) for part in line.split())
             reply = self.command(peer, fields)
             if reply:
                 peer.send(reply)
+
+    def agree(self, peer: Peer, line: str) -> None:
+        """A rank is ready to end MPI ("bye"), or no longer waits until all are ("apart").
+
+        The first decision holds: all end MPI together, or none does.
+        """
+        if line not in ("bye", "apart"):
+            raise ValueError
+        peer.bye = peer.finalized = True
+        if not self.end and (line == "apart" or sum(p.bye for p in self.peers) == self.size):
+            self.end = "end" if line == "bye" else "apart"
+            if self.end == "end":
+                for other in self.peers:
+                    other.finalized = True
+            self.tell(self.end)
 
     def admit(self, peer: Peer, line: str) -> None:
         """A peer proves that it has the job's secret, and says which rank it is and what the connection is for."""

@@ -23,7 +23,7 @@ from tensorgrad.distributed.work import PROGRESS
 __all__ = ["MPIWorld", "give_up", "launched", "world"]
 
 GOODBYE = 5.0  # seconds that a process waits for the others at its end
-ANSWER = 5.0  # and then for the server's answer
+PATIENCE = 60.0  # seconds that it then waits for the server, which answers at once
 
 
 def launched() -> tuple[int, int] | None:
@@ -47,7 +47,7 @@ class MPIWorld:
         self.process = os.getpid()
         self.failed = False  # an operation timed out or broke: MPI cannot end in an orderly way
         self._gone: set[int] = set()
-        self._ended = False
+        self._end = ""  # "end": all have said goodbye, and end MPI together; "apart": some did not wait, so nobody does
         self._text = b""
         atexit.register(self._finalize)
         if hasattr(os, "register_at_fork"):
@@ -71,8 +71,8 @@ class MPIWorld:
                     return
                 *lines, self._text = (self._text + data).split(b"\n")
                 for line in lines:
-                    if line == b"end":
-                        self._ended = True
+                    if line in (b"end", b"apart"):
+                        self._end = line.decode()
                     elif line.startswith(b"gone "):
                         self._gone.add(int(line[5:]))
                 seconds = 0
@@ -93,12 +93,30 @@ class MPIWorld:
                 os.dup(self.connections[0])  # stays open: the server is to see when this process ends, not before
                 pmi.leave(self.connections[0])
 
+    def _say(self, word: str, seconds: float) -> None:
+        """Sends a word to the server, and waits for its decision on how the job ends."""
+        assert self.connections is not None
+        watch, until = self.connections[1], time.monotonic() + seconds
+        try:
+            watch.sendall(word.encode() + b"\n")
+        except OSError:
+            return
+        while not self._end and not self._gone - {self.rank} and watch.fileno() >= 0 and time.monotonic() < until:
+            self._listen(0.1)
+
     def _finalize_with_the_others(self) -> None:
-        """Ends MPI, if all ranks do so. Otherwise the process ends without: MPI would wait for those that cannot."""
+        """Ends MPI, if all ranks do so. Otherwise the process ends without: MPI would wait for those that cannot.
+
+        Who has waited long enough takes the goodbye back, and asks the server whether that is too late: the others may
+        have just been told to end MPI together.
+        """
         if self.failed or PROGRESS.works or self.process != os.getpid():
             return
         if self.connections is not None:
-            if not self._all_end(self.connections[1]):
+            self._say("bye", GOODBYE)
+            if not self._end:
+                self._say("apart", PATIENCE)
+            if self._end != "end":
                 return
         else:  # the launcher ends a job in which a process leaves early, so there is no limit
             arrived = self.comm.Ibarrier()
@@ -108,27 +126,6 @@ class MPIWorld:
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
             MPI.Finalize()
-
-    def _all_end(self, watch: socket.socket) -> bool:
-        """Whether all ranks end now, as the server says. A rank does not wait long for the others.
-
-        One that stops waiting asks the server, by closing its side of the connection: the others may have said goodbye
-        at this moment, and would wait for it in `MPI_Finalize` for ever. The server has told all to end, or it closes
-        the connection, and then it never will.
-        """
-        try:
-            watch.sendall(b"bye\n")
-            end, asked = time.monotonic() + GOODBYE, False
-            while not self._ended and not self._gone - {self.rank} and watch.fileno() >= 0:
-                if time.monotonic() > end:
-                    if asked:
-                        break
-                    watch.shutdown(socket.SHUT_WR)
-                    end, asked = end + ANSWER, True
-                self._listen(0.1)
-        except OSError:
-            pass
-        return self._ended
 
 
 _WORLD: list[MPIWorld] = []  # the one of this process, once there is one
