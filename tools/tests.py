@@ -6,8 +6,8 @@ First the tests that need only their own process, as many processes at a time as
 as a user's program runs; then with NumPy alone (TENSORGRAD_FAST=0) those that have come to such a kernel; on emulated
 GPUs; and 30,000 cases of the kernels' fuzzer. Then, with nothing else running, the tests that start processes,
 open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
-test runs where. On Linux those of the first phase, and a few of the second, are forked from processes that have
-imported torch and pytest, but not tensorgrad (tools/forking.py).
+test runs where. On Linux suites are forked from processes that have imported torch and pytest, but not tensorgrad
+(tools/forking.py), except for those that look at their own process.
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
 `--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name
@@ -56,8 +56,10 @@ QUICK_SECONDS = 90
 # What suites of tests import, and those that use PyTorch's test databases: done once, where they are forked from.
 IMPORTED = ("pytest", "numpy", "torch")
 DATABASES = "torch.testing._internal."
-# In the second phase, most tests are about processes. Those of these folders are not: they only start some.
-FORKED_TOO = {"nn", "ops"}
+# Folders whose tests look at the process that they run in: examples of pages, and in the second phase what is about
+# processes, memory or machine code as such. All others of that phase only start some processes.
+LOOK_AT_PROCESS = {"docs"}
+ABOUT_PROCESS = LOOK_AT_PROCESS | {"distributed", "ecosystem", "editors", "kernels", "serialization", "system"}
 OF_DATABASES = (*IMPORTED, f"{DATABASES}common_methods_invocations", f"{DATABASES}common_modules")
 # As tests/conftest.py would set them, which is too late there: NumPy reads them when it is imported.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -133,8 +135,7 @@ def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 
 def imported(part: Part) -> tuple[str, ...]:
     """Returns the modules that the process of a part is forked with; none if it is to begin as users' processes do."""
     folders = {file.parent.name for file in part.files}
-    may = folders <= FORKED_TOO if PROCESSES in part.name else "docs" not in folders  # examples look at their process
-    if sys.platform != "linux" or not may:
+    if sys.platform != "linux" or folders & (ABOUT_PROCESS if PROCESSES in part.name else LOOK_AT_PROCESS):
         return ()
     files = {file.relative_to(ROOT).as_posix() for file in part.files if TESTS in file.parents}
     found: set[str] = set()

@@ -333,5 +333,8 @@ def close(actual, expected, dtype: str, slack=0.0) -> bool:
     with np.errstate(all="ignore"):
         if actual.dtype.kind not in "fc" and expected.dtype.kind not in "fc":
             return np.array_equal(actual, expected)
+        away = np.abs(actual - expected)
+        if np.isfinite(expected).all() and (away <= atol + rtol * np.abs(expected)).all():
+            return True  # as nearly always; `isclose` takes longer than most ops
         same = np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
-        return bool(np.all(same | (np.abs(actual - expected) <= slack)))
+        return bool(np.all(same | (away <= slack)))

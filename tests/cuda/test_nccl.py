@@ -10,6 +10,7 @@ import tensorgrad as torch
 import tensorgrad.distributed as dist
 from tensorgrad import nn
 from tensorgrad.distributed.nccl.communicator import NCCLCommunicator, available
+from tests.cuda.conftest import MODE
 
 if not available():
     pytest.skip("this CuPy has no NCCL", allow_module_level=True)
@@ -135,7 +136,7 @@ def test_a_message_to_itself(counted):
 
 def test_work_that_comes_first_is_waited_for(counted):
     """What is sent is what the current stream computes before; what follows sees the result."""
-    x = torch.zeros(1 << 22, device="cuda")
+    x = torch.zeros(1 << (22 if MODE == "cuda" else 16), device="cuda")  # the emulated GPU does all work at once
     for _ in range(50):
         x += 1
     dist.all_reduce(x)

@@ -86,12 +86,13 @@ for name in ("sklearn.datasets", "tqdm"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 for line in sys.stdin:
-    output, program, *arguments = json.loads(line)
+    output, folder, program, *arguments = json.loads(line)
     process = os.fork()
     if not process:
         number = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(number, 1)
         os.dup2(number, 2)
+        os.chdir(folder)
         sys.argv, sys.path[0] = [program, *arguments], os.path.dirname(program)
         runpy.run_path(program, run_name="__main__")
         sys.exit()
@@ -101,7 +102,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="session")
 def run_forked(tmp_path_factory):
-    """`run_forked(program, *arguments)` returns what a program of this folder prints."""
+    """`run_forked(program, *arguments, cwd=folder)` returns what a program prints; it must end well."""
     if not hasattr(os, "fork"):
         yield run
         return
@@ -109,8 +110,8 @@ def run_forked(tmp_path_factory):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen([sys.executable, "-c", FORKS], cwd=ROOT, env=environment(), **pipes)
 
-    def of(program, *arguments):
-        process.stdin.write(json.dumps([str(printed), str(program), *map(str, arguments)]) + "\n")
+    def of(program, *arguments, cwd=ROOT):
+        process.stdin.write(json.dumps([str(printed), str(cwd), str(program), *map(str, arguments)]) + "\n")
         process.stdin.flush()
         status = process.stdout.readline()
         assert status == "0\n", f"status {status}\n{printed.read_text()}"
@@ -247,17 +248,17 @@ def test_graph_gives_the_derivatives(results):
 
 @pytest.mark.slow
 @needs_sklearn
-def test_networks_learn_to_read(tmp_path):
-    cnn = run(EXAMPLES / "mnist/cnn.py", "--epochs", "6", "--out", tmp_path)
+def test_networks_learn_to_read(tmp_path, run_forked):
+    cnn = run_forked(EXAMPLES / "mnist/cnn.py", "--epochs", "6", "--out", tmp_path)
     train, test = re.search(r"^train (\S+)%, test (\S+)% after", cnn, re.MULTILINE).groups()
     assert float(train) >= 99.5 and float(test) >= 98
-    vit = run(EXAMPLES / "mnist/vit.py", "--epochs", "5", "--out", tmp_path)
+    vit = run_forked(EXAMPLES / "mnist/vit.py", "--epochs", "5", "--out", tmp_path)
     assert float(re.search(r"test (\S+)% after", vit)[1]) >= 90
 
 
 @pytest.mark.slow
-def test_cart_pole_is_learned(tmp_path):
-    output = run(EXAMPLES / "rl.py", "--rounds", "25", "--out", tmp_path)
+def test_cart_pole_is_learned(tmp_path, run_forked):
+    output = run_forked(EXAMPLES / "rl.py", "--rounds", "25", "--out", tmp_path)
     assert float(re.search(r"carts balance for (\S+) of", output)[1]) > 100  # chance manages about 20
 
 
@@ -403,9 +404,9 @@ def test_smoke_suite():
 # --- what `make train` runs ----------------------------------------------------------------------------------------
 
 
-def train_save_load(folder, *options):
+def train_save_load(run_forked, folder, *options):
     """Train, check the accuracy that is printed, and evaluate the saved model by the command that is printed."""
-    output = run(EXAMPLES / "train_digits.py", *options, cwd=folder)
+    output = run_forked(EXAMPLES / "train_digits.py", *options, cwd=folder)
     accuracy = re.search(r"^held-out accuracy (\S+)% after \S+ s$", output, re.MULTILINE)[1]
     assert float(accuracy) >= 97
     command = re.search(r"^    (\S.* --load \S+)$", output, re.MULTILINE)[1].split()
@@ -416,8 +417,8 @@ def train_save_load(folder, *options):
 
 @pytest.mark.slow
 @needs_sklearn
-def test_train_on_the_embedded_digits(tmp_path):
-    train_save_load(tmp_path)
+def test_train_on_the_embedded_digits(tmp_path, run_forked):
+    train_save_load(run_forked, tmp_path)
     with np.load(tmp_path / "digits.npz") as archive:
         assert archive["0.weight"].shape == (16, 1, 3, 3)
     damaged = tmp_path / "damaged.npz"
@@ -429,16 +430,16 @@ def test_train_on_the_embedded_digits(tmp_path):
 @pytest.mark.slow
 @needs_sklearn
 @needs_mnist
-def test_train_on_mnist(tmp_path):
-    train_save_load(tmp_path, "--data", MNIST, "--epochs", "3")
+def test_train_on_mnist(tmp_path, run_forked):
+    train_save_load(run_forked, tmp_path, "--data", MNIST, "--epochs", "3")
 
 
 @needs_sklearn
 @needs_torch
-def test_training_is_the_same_under_torch(under_torch, tmp_path):
+def test_training_is_the_same_under_torch(run_forked, under_torch, tmp_path):
     pattern = re.compile(r"first loss (\S+)$", re.MULTILINE)
     arguments = ["--epochs", "1", "--save", tmp_path / "digits.npz"]
-    ours = run(EXAMPLES / "train_digits.py", *arguments)
+    ours = run_forked(EXAMPLES / "train_digits.py", *arguments)
     theirs = once_in_a_run("train_digits.py under torch", lambda: under_torch("train_digits.py", *arguments))
     assert len(losses(ours, pattern)) == 1
     assert losses(ours, pattern) == pytest.approx(losses(theirs, pattern), rel=1e-4)
@@ -449,16 +450,16 @@ def test_training_is_the_same_under_torch(under_torch, tmp_path):
 
 @needs_sklearn
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py and an MPICH")
-def test_ranks_train_as_one_process_does(tmp_path):
+def test_ranks_train_as_one_process_does(tmp_path, run_forked):
     """With one rank and two, started by the program or by the launcher, under tensorgrad and torch."""
     copy = tmp_path / "examples"
     shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for program in copy.glob("*.py"):
         program.write_text(program.read_text().replace("import tensorgrad as torch\n", "import torch\n", 1))
     launcher = ["-m", "tensorgrad.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    commands = [[EXAMPLES / "ddp.py", "--ranks", "1"], [EXAMPLES / "ddp.py"], [*launcher, EXAMPLES / "ddp.py"]]
     options = ("--epochs", "1", "--out", tmp_path)
-    outputs = [run(*command, *options) for command in commands]
+    outputs = [run_forked(EXAMPLES / "ddp.py", *ranks, *options) for ranks in (("--ranks", "1"), ())]
+    outputs.append(run(*launcher, EXAMPLES / "ddp.py", *options))
     if importlib.util.find_spec("torch") is not None:
         outputs.append(once_in_a_run("ddp.py under torch", lambda: run(copy / "ddp.py", *options)))
     alone, *others = [losses(output, PRECISE_LOSS) for output in outputs]

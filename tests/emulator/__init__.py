@@ -13,7 +13,7 @@ that overlaps its input raises, where a GPU's threads would race.
     streams.py    cupy.cuda: streams and events; tests may say that a stream is busy
     graphs.py     CUDA graphs: what is recorded while a stream is captured, and what cannot be
     nccl.py       cupy.cuda.nccl: several processes
-    native.py     cupy.RawModule: CUDA C, compiled for the CPU
+    native.py     cupy.RawModule: CUDA C, compiled for the CPU with cuda_host.h, and run by cuda_machine.cpp
     library.py    C functions written in Python, and called as C's are
     cublas.py, cudnn.py   the libraries of those names
 

@@ -1,8 +1,8 @@
 """Kernels in CUDA C, compiled by g++ and run on the CPU: the emulator's RawModule and RawKernel.
 
-A program is compiled once, together with cuda_host.h, into a library in build/emulator; its name is a
-hash of everything that went in. What the machine checks while it runs is said there. Arguments are checked here: their
-number, and each one's type, which a GPU takes on trust.
+A program is compiled once, with cuda_host.h, into a library in build/emulator; its name is a hash of everything that
+went in. What the machine checks while it runs is said there. Arguments are checked here: their number, and each one's
+type, which a GPU takes on trust.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ from tests.emulator.runtime import LIVE, _pinned
 
 HERE = Path(__file__).parent
 HEADERS = ("cuda_host.h", "cuda_math.h")  # the first includes the second
+MACHINE = "cuda_machine.cpp"
 UNUSED = 7 * 86400.0  # seconds after which a compiled program is removed
 COMPILER = shutil.which("g++")
-FLAGS = (  # -O0: g++ takes longer for most programs than they run
-    "-std=c++17", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-exceptions",
-    "-fno-rtti", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w",
+_FLAGS = (
+    "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
+    "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w",
+)  # fmt: skip
+MACHINE_FLAGS = (*_FLAGS, "-O2", "-c")  # compiled once, and in every access of every program
+FLAGS = (
+    *_FLAGS, "-O0", "-shared",  # g++ takes longer for most programs than they run
     "-fsanitize=kernel-address", "--param=asan-stack=0", "--param=asan-globals=0",
     "--param=asan-instrumentation-with-call-threshold=0",
     "-fsanitize=alignment,bounds,integer-divide-by-zero", "-fsanitize-recover=alignment,bounds,integer-divide-by-zero",
 )  # fmt: skip
-# Without those of C++ and of sanitizers (cuda_host.h has what these call): g++ would search them for every program.
+# Without those of C++ and of sanitizers (the machine has what these call): g++ would search them for every program.
 LIBRARIES = ("-nostdlib", "-lm", "-lc", "-lgcc")
 
 # Bytes for each of the 1,024 threads of a block; the system gives what is touched. No power of two: the tops of all
@@ -81,16 +86,17 @@ def _folder() -> Path:
     return folder
 
 
-@cache
-def _headers() -> str:
-    return "".join((HERE / name).read_text() for name in HEADERS)
+def _key(*more: str) -> str:
+    """The name of what is made of the machine's files, and of more."""
+    files = [(HERE / name).read_text() for name in (*HEADERS, MACHINE)]
+    parts = (*files, *MACHINE_FLAGS, *FLAGS, *LIBRARIES, *more)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 @cache
-def _header() -> Path:
-    """A folder with cuda_host.h, which g++ has parsed already: many programs are shorter."""
-    key = hashlib.sha256("\0".join((_headers(), *FLAGS)).encode()).hexdigest()[:32]
-    folder = _folder() / key
+def _machine() -> Path:
+    """A folder with cuda_host.h, which g++ has parsed already (many programs are shorter), and the compiled machine."""
+    folder = _folder() / _key()
     folder.mkdir(exist_ok=True)
     os.utime(folder)
     for name in HEADERS:
@@ -100,6 +106,7 @@ def _header() -> Path:
         header.with_suffix(".h.gch"),
         lambda made: _compiler("", *FLAGS, "-x", "c++-header", str(header), "-o", str(made)),
     )
+    _put(folder / "machine.o", lambda made: _compiler("", *MACHINE_FLAGS, str(HERE / MACHINE), "-o", str(made)))
     return folder
 
 
@@ -114,15 +121,16 @@ def _put(file: Path, write) -> None:
 @cache
 def compiled(code: str) -> ctypes.PyDLL:
     """The library that g++ makes of a program. Raises: CompileError with the compiler's words."""
-    key = hashlib.sha256("\0".join((code, _headers(), *FLAGS, *LIBRARIES)).encode()).hexdigest()[:32]
-    library = _folder() / f"{key}.so"
+    library = _folder() / f"{_key(code)}.so"
     try:
         os.utime(library)  # it is used
     except FileNotFoundError:
         kernels = "\n".join(f"EMULATED_KERNEL({name}, {most})" for name, most in kernels_of(code))
         made = library.with_suffix(f".{os.getpid()}")
         text = f'#include "cuda_host.h"\n#line 1 "program"\n{code}\n{kernels}'
-        _compiler(text, *FLAGS, "-I", str(_header()), "-x", "c++", "-", *LIBRARIES, "-o", str(made))
+        machine = _machine()
+        linked = "-x", "none", str(machine / "machine.o"), *LIBRARIES
+        _compiler(text, *FLAGS, "-I", str(machine), "-x", "c++", "-", *linked, "-o", str(made))
         made.replace(library)
     return ctypes.PyDLL(str(library))  # holds Python's lock: the machine is one, and its state is the library's
 

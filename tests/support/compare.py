@@ -128,7 +128,7 @@ def assert_equal(found, expected, what="") -> None:
         what: A description for the message.
     """
     for a, b, _, where in _pairs(found, expected, str(what)):
-        np.testing.assert_array_equal(a, b, err_msg=where)
+        _equal(a, b, where)
 
 
 def assert_close(found, expected, tolerance=1e-5, *, atol=None, scale=1.0, relative_to_largest=False, what="") -> None:
@@ -147,14 +147,24 @@ def assert_close(found, expected, tolerance=1e-5, *, atol=None, scale=1.0, relat
     """
     for a, b, name, where in _pairs(found, expected, str(what)):
         if b.dtype.kind in "biu":
-            np.testing.assert_array_equal(a, b, err_msg=where)
+            _equal(a, b, where)
             continue
         rtol = scale * (tolerance.get(name, 0) if isinstance(tolerance, Mapping) else tolerance)
         limit = rtol if atol is None else scale * atol
         if relative_to_largest and b.size:
             limit *= max(1.0, float(np.abs(b).max()))
         wide = np.complex128 if b.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=rtol, atol=limit, err_msg=where)
+        a, b = a.astype(wide), b.astype(wide)
+        with np.errstate(all="ignore"):
+            near = np.isfinite(b).all() and (np.abs(a - b) <= limit + rtol * np.abs(b)).all()
+        if not near:
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=limit, err_msg=where)
+
+
+def _equal(a: np.ndarray, b: np.ndarray, where: str) -> None:
+    """NumPy's assertion, where arrays are not equal at first sight: it takes twenty times as long."""
+    if not np.array_equal(a, b):
+        np.testing.assert_array_equal(a, b, err_msg=where)
 
 
 def _pairs(found, expected, what: str):
