@@ -175,7 +175,39 @@ def export(fn: Any) -> Any:
 
 script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
 _overload = _overload_method = overloads.declare
-_script_if_tracing = interface = _unchanged
+_script_if_tracing = _unchanged
+
+
+def interface(obj: Any) -> Any:
+    """Declares a class as an interface: its methods say what arguments and results of that type can do.
+
+    Values of any class that has such methods have its type. A class that derives from `torch.nn.Module` is the type of
+    modules; one that derives from nothing, of objects.
+
+    Args:
+        obj: The class. Its methods have annotations, and `pass` in place of their lines.
+
+    Raises:
+        RuntimeError: If it is not a class, or derives from another.
+
+    >>> @torch.jit.interface
+    ... class Layer(torch.nn.Module):
+    ...     def forward(self, input: torch.Tensor) -> torch.Tensor:
+    ...         pass
+    >>> class Twice(torch.nn.Module):
+    ...     layer: Layer
+    ...     def __init__(self, layer):
+    ...         super().__init__()
+    ...         self.layer = layer
+    ...     def forward(self, x):
+    ...         return self.layer(self.layer(x))
+    >>> torch.jit.script(Twice(torch.nn.ReLU()))(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    from tensorgrad.jit.declared import interface as declared
+    from tensorgrad.nn.module import Module
+
+    return declared(obj, Module)
 
 
 def is_scripting() -> bool:

@@ -66,6 +66,10 @@ class RecursiveScriptModule(Scripted, ScriptModule):
         put(self, "_program", program)
         put(self, "_class", cls)
         put(self, "_values", {})
+        for name in cls.forward_pre_hooks:
+            self.register_forward_pre_hook(self._function(name))
+        for name in cls.forward_hooks:
+            self.register_forward_hook(self._function(name))
 
     # --- within the program ------------------------------------------------------------------------------------------
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tensorgrad.jit.declared import SCRIPTED
 from tensorgrad.jit.types import Mismatch, Type
 
 if TYPE_CHECKING:
@@ -19,10 +21,14 @@ class Class:
         base: what it derives from: "Module", "NamedTuple", "Enum", "Interface", "ModuleInterface", or "".
         attributes: the types of its attributes, in order; `texts` are these as the file writes them.
         parameters, buffers: which of them are.
+        forward_pre_hooks, forward_hooks: which of its functions run before and after `forward`.
         constants: values that all instances share; the members of an enumeration.
         methods: its functions, by name.
         tuple: the class of named tuples that it is.
+        compiled: makes one of a class of Python; scripting sets it.
     """
+
+    compiled: Callable[[type], Class] | None = None
 
     def __init__(self, name: str, base: str) -> None:
         self.name, self.base = name, base
@@ -30,6 +36,8 @@ class Class:
         self.texts: dict[str, str] = {}
         self.parameters: list[str] = []
         self.buffers: list[str] = []
+        self.forward_pre_hooks: list[str] = []
+        self.forward_hooks: list[str] = []
         self.constants: dict[str, Any] = {}
         self.methods: dict[str, Function] = {}
         self.tuple: Any = None
@@ -69,9 +77,26 @@ class Class:
             if found is None:
                 raise Mismatch
             return found
-        if not self.holds(value):
+        return value if self.holds(value) else self._copied(value)
+
+    def _copied(self, value: Any) -> Instance:
+        """An object of Python as an instance, if it has the attributes that the class declares. Raises: Mismatch."""
+        if isinstance(value, Scripted):
             raise Mismatch
-        return value
+        if self.base == "Interface" and type(value) in SCRIPTED and Class.compiled is not None:
+            made = Class.compiled(type(value))._copied(value)
+            if self.holds(made):
+                return made
+        if self.base or not (self.attributes or type(value).__name__ == self.short):
+            raise Mismatch
+        made = Instance(self)
+        for name, kind in self.attributes.items():
+            try:
+                part = getattr(value, name)
+            except AttributeError:
+                raise Mismatch from None
+            made._values[name] = kind.accept(part)
+        return made
 
     def holds(self, value: Any) -> bool:
         """Whether a value is of this class."""

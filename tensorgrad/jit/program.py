@@ -12,6 +12,7 @@ from tensorgrad.jit.objects import Class, EnumMember
 from tensorgrad.jit.parse import File, parse
 from tensorgrad.jit.types import ANY, read_type
 
+MOST_HOOKS = 64  # of a class: each of its modules has them
 BASES = ("Module", "NamedTuple", "Enum", "Interface", "ModuleInterface")
 
 
@@ -98,6 +99,12 @@ class Program:
                 self._assigned(compiler, cls, part, part.targets[0])
             elif not isinstance(part, ast.Pass):
                 raise compiler.refuse("a class has attributes and functions only", part)
+        hooks = [*cls.forward_pre_hooks, *cls.forward_hooks]
+        for name in hooks:
+            if name not in cls.methods:
+                raise compiler.refuse(f"there is no hook {name!r:.100}", node)
+        if len(hooks) > MOST_HOOKS:
+            raise compiler.refuse(f"a class has {len(hooks)} hooks, more than {MOST_HOOKS}", node)
         if cls.base == "NamedTuple":
             try:
                 cls.make_tuple()
@@ -121,10 +128,7 @@ class Program:
         if name in ("__parameters__", "__buffers__", "__forward_hooks__", "__forward_pre_hooks__"):
             if not isinstance(value, list) or any(not isinstance(v, str) for v in value):
                 raise compiler.refuse(f"{name} is a list of strings", part)
-            if "hooks" in name and value:
-                raise compiler.refuse("hooks that are part of a program are not supported", part)
-            if "hooks" not in name:
-                setattr(cls, name.strip("_"), value)
+            setattr(cls, name.strip("_"), value)
         elif cls.base == "Enum" and name:
             cls.constants[name] = EnumMember(cls, name, value)
         else:

@@ -9,6 +9,7 @@ python -m tests.ecosystem exits               each program ten times: how its pr
 python -m tests.ecosystem together            all libraries in one environment, with packages that change others by
                                               being installed
 python -m tests.ecosystem leaving             exports architectures of timm and torchvision (docs/leaving.md)
+python -m tests.ecosystem files               their files, written by one library and loaded by the other
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
 python -m tests.ecosystem delete              deletes the environments that own, record, exchange and exits keep
 
@@ -25,7 +26,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.ecosystem import environments, leaving, own, results, running, table, together
+from tests.ecosystem import environments, files, leaving, own, results, running, table, together
 from tests.ecosystem.environments import Environment, Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
 
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "together", "leaving", "table", "delete"), default="run")
+    choices = (*ACTIONS, "together", "leaving", "files", "table", "delete")
+    parser.add_argument("what", nargs="?", choices=choices, default="run")
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
@@ -44,6 +46,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.what == "leaving":
         return leaving.run(options.only or [])
+    if options.what == "files":
+        return files.run(options.only or [])
     chosen = [(library, programs) for library in LIBRARIES if (programs := _chosen(library, options.only)) is not None]
     if not chosen:
         parser.error(f"no library or program is called {options.only}")

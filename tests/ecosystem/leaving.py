@@ -1,4 +1,4 @@
-"""Exports architectures of timm and torchvision, and compares what comes back with the models themselves.
+"""Exports architectures of timm, torchvision and transformers, and compares what comes back with the models themselves.
 
 python -m tests.ecosystem leaving                   all, in an environment made for it (and kept)
 python -m tests.ecosystem leaving --only resnet18   some
@@ -17,10 +17,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-REQUIREMENTS = ("timm", "torchvision", "onnx", "onnxruntime")
+REQUIREMENTS = ("timm", "torchvision", "transformers", "onnx", "onnxruntime")
 TOLERANCE = 2e-5  # of the largest result
 
-# library -> architecture -> the side of the image
+# library -> architecture -> the side of the image, if it is for images
 ARCHITECTURES: dict[str, dict[str, int]] = {
     "timm": {
         "cait_xxs24_224": 224, "convnext_atto": 64, "deit_tiny_patch16_224": 224, "edgenext_xx_small": 64,
@@ -35,6 +35,7 @@ ARCHITECTURES: dict[str, dict[str, int]] = {
         "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64, "swin_v2_t": 64, "vgg11": 64, "vit_b_16": 224,
         "segmentation.lraspp_mobilenet_v3_large": 64, "segmentation.deeplabv3_mobilenet_v3_large": 64,
     },
+    "transformers": dict.fromkeys(("bert", "gpt2", "llama", "qwen2", "t5", "vit"), 0),
 }  # fmt: skip
 
 
@@ -65,8 +66,23 @@ def model(library: str, name: str) -> Any:
     return torchvision.models.get_model(name.rpartition(".")[2], **given).eval()
 
 
+def arguments(library: str, name: str) -> tuple[Any, tuple]:
+    """An architecture with random weights, in evaluation mode, and its arguments."""
+    import torch
+
+    if library == "transformers":
+        from tests.ecosystem import tiny_transformers
+
+        torch.manual_seed(0)
+        return tiny_transformers.made(name)
+    side = ARCHITECTURES[library][name]
+    return model(library, name), (torch.randn(2, 3, side, side),)
+
+
 def flat(value: Any) -> list[Any]:
     """The arrays of a result."""
+    if value is None:
+        return []
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -85,61 +101,62 @@ def difference(found: Any, expected: Any) -> float:
     return max(float(np.abs(a - b).max() / max(1e-30, np.abs(b).max())) for a, b in pairs)
 
 
-def exported(model: Any, image: Any, expected: Any) -> Found:
+def exported(model: Any, given: tuple, expected: Any) -> Found:
     """By `torch.export`, as a .pt2 file that is loaded again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.export.export(model, (image,))
+    program = torch.export.export(model, given)
     seconds = time.perf_counter() - start
     file = io.BytesIO()
     torch.export.save(program, file)
     size = file.tell()
     file.seek(0)
     loaded = torch.export.load(file).module()
-    return Found(max(difference(program.module()(image), expected), difference(loaded(image), expected)), seconds, size)
+    error = max(difference(program.module()(*given), expected), difference(loaded(*given), expected))
+    return Found(error, seconds, size)
 
 
-def onnx(model: Any, image: Any, expected: Any) -> Found:
+def onnx(model: Any, given: tuple, expected: Any) -> Found:
     """By `torch.onnx.export`, run by onnxruntime, and read again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.onnx.export(model, (image,))
+    program = torch.onnx.export(model, given)
     seconds = time.perf_counter() - start
     data = bytes(program)
     loaded = torch.onnx.load(io.BytesIO(data))
-    error = max(difference(program(image), expected), difference(loaded(image), expected))
+    error = max(difference(program(*given), expected), difference(loaded(*given), expected))
     return Found(error, seconds, len(data))
 
 
-def traced(model: Any, image: Any, expected: Any) -> Found:
+def traced(model: Any, given: tuple, expected: Any) -> Found:
     """By `torch.jit.trace`, as an archive that is loaded again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.jit.trace(model, image, strict=False)
+    program = torch.jit.trace(model, given, strict=False)
     seconds = time.perf_counter() - start
     file = io.BytesIO()
     torch.jit.save(program, file)
     size = file.tell()
     file.seek(0)
-    return Found(difference(torch.jit.load(file)(image), expected), seconds, size)
+    return Found(difference(torch.jit.load(file)(*given), expected), seconds, size)
 
 
 WAYS: dict[str, Callable] = {"torch.export": exported, "torch.onnx.export": onnx, "torch.jit.trace": traced}
 
 
-def measured(library: str, name: str, side: int) -> Iterator[tuple[str, Found | str]]:
+def measured(library: str, name: str) -> Iterator[tuple[str, Found | str]]:
     """What each way gave for an architecture, or why it failed."""
     import torch
 
-    made, image = model(library, name), torch.randn(2, 3, side, side)
+    made, given = arguments(library, name)
     with torch.no_grad():
-        expected = made(image)
+        expected = made(*given)
         for way, function in WAYS.items():
             try:
-                found = function(made, image, expected)
+                found = function(made, given, expected)
                 yield way, found if found.error <= TOLERANCE else f"differs by {found.error:.1e}"
             except Exception as error:  # all the rest is still to be measured
                 yield way, f"{type(error).__name__}: {error}"
@@ -162,11 +179,11 @@ def main(only: list[str]) -> int:
     warnings.simplefilter("ignore")
     failed, done = 0, 0
     for library, names in ARCHITECTURES.items():
-        for name, side in names.items():
+        for name in names:
             if only and name not in only:
                 continue
             told = []
-            for way, found in measured(library, name, side):
+            for way, found in measured(library, name):
                 if isinstance(found, str):
                     failed += 1
                     told.append(f"{way}: {found}")

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.ecosystem import environments, own, results, running, table
+from tests.ecosystem import environments, files, own, results, running, table
 from tests.ecosystem.__main__ import main
 from tests.ecosystem.environments import Environment
 from tests.ecosystem.libraries import BY_NAME, LIBRARIES, Library, OwnTests
@@ -218,6 +219,34 @@ def test_environments_are_counted_and_deleted(tmp_path, monkeypatch, capsys):
     assert main(["delete"]) == 0
     assert capsys.readouterr().out == f"deleting: 2 environments in {tmp_path} take 0.1 GB\n"
     assert not [*tmp_path.iterdir()]
+
+
+def test_files_cross_between_processes(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="writes and loads the files here: two libraries do so in `files`")
+    torch.manual_seed(0)
+    module, given = torch.nn.Linear(3, 2).eval(), (torch.ones(2, 3),)
+    monkeypatch.setattr(files, "made", lambda library, name: (module, given))
+    monkeypatch.setattr(files, "WAYS", {"script": files.scripted, "trace": files.traced})
+    models = [("own", "linear")]
+    written = list(files.write(tmp_path, models))
+    assert [(o[:3], o[3]) for o in written] == [(("linear", way, "written"), 0.0) for way in ("script", "trace")]
+    (tmp_path / "linear.trace").write_bytes(b"no archive")
+    (_, _, _, script, _), (_, _, _, trace, _) = files.read(tmp_path, models)
+    assert script == 0.0 and "Error" in trace
+    assert not list(tmp_path.glob("linear.[st]*"))
+    assert files.differing(given, [np.zeros((2, 3), "float32")]).startswith("differs by")
+    assert files.differing(given, []) == "1 results instead of 0"
+
+
+def test_what_torch_does_not_write_is_no_failure():
+    found = {
+        ("tensorgrad", "a", "script", "written"): "Error: no", ("torch", "a", "script", "written"): "Error: neither",
+        ("tensorgrad", "b", "script", "written"): "Error: no", ("torch", "b", "script", "written"): 0.0,
+        ("torch", "b", "script", "loaded"): "differs by 1e-3", ("tensorgrad", "c", "export", "loaded"): 1e-7,
+    }  # fmt: skip
+    assert files.failures(found) == [
+        "b: script written, by tensorgrad: Error: no", "b: script loaded, by tensorgrad, of torch: differs by 1e-3",
+    ]  # fmt: skip
 
 
 def test_temporary_files_of_programs_are_deleted():

@@ -125,6 +125,17 @@ def test_what_programs_may_not_do_fails(line):
     assert '"code/__torch__.py", line 7, in forward' in str(caught.value) or "line" in str(caught.value)
 
 
+@pytest.mark.parametrize(("hooks", "told"), [
+    ('["nothing"]', "no hook 'nothing'"), ("[" + "'forward', " * 100 + "]", "100 hooks, more than 64"),
+    ("[1]", "a list of strings"), ('"forward"', "a list of strings"),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["__forward_hooks__", "__forward_pre_hooks__"])
+def test_hooks_are_functions_of_the_class(kind, hooks, told):
+    code = CLASS.format("pass").replace("  training", f"  {kind} = {hooks}\n  training")
+    with pytest.raises(RuntimeError, match=told):
+        tg.jit.load(packed(code))
+
+
 PICKLES = {
     "another class": (DATA.replace(b"M\nq", b"N\nq"), "does not define"),
     "a name of Python's": (b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", "refused"),

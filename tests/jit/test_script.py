@@ -7,14 +7,22 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+import tensorgrad.jit.annotations
 import tensorgrad.jit.frontend
 from tensorgrad import nn
 from tests.capture.test_modules import MODULES
-from tests.jit.script_programs import make
+from tests.jit import script_objects, script_programs
 from tests.support.alike import of_torch
 
 torch = pytest.importorskip("torch", reason="torch scripts the same programs")
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def make(library):
+    """The programs of both tables."""
+    return script_programs.make(library) | script_objects.make(library)
+
+
 NAMES = list(make(tg))
 
 
@@ -59,6 +67,10 @@ def assert_same(a, b, where):
         assert len(a) == len(b) and isinstance(a, list) == isinstance(b, list), where
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
+    elif isinstance(b, dict):
+        assert list(a) == list(b), where
+        for key in b:
+            assert_same(a[key], b[key], f"{where}[{key!r}]")
     elif isinstance(b, float):
         assert type(a) is float and math.isclose(a, b, rel_tol=1e-6), f"{where}: {a!r} {b!r}"
     else:
@@ -70,17 +82,21 @@ def test_results_and_archives_are_pytorchs(name):
     ours, theirs = (fill(make(library)[name][0]) for library in (tg, torch))
     one, other = tg.jit.script(ours), torch.jit.script(theirs)
     assert isinstance(one, tg.jit.ScriptModule | tg.jit.ScriptFunction) and "def " in one.code
-    file = io.BytesIO()
+    file, its_file = io.BytesIO(), io.BytesIO()
     tg.jit.save(one, file)
+    torch.jit.save(other, its_file)
     file.seek(0)
     loaded = torch.jit.load(file)
     file.seek(0)
     again = tg.jit.load(file)
+    its_file.seek(0)
+    its_again = tg.jit.load(its_file) if isinstance(other, torch.nn.Module) else one  # functions lose their defaults
     for mine, its in zip(make(tg)[name][1], make(torch)[name][1], strict=True):
         expected = other(*its)
         assert_same(loaded(*its), expected, "in PyTorch")
         assert_same(one(*mine), expected, "here")
         assert_same(again(*mine), expected, "loaded here")
+        assert_same(its_again(*mine), expected, "PyTorch's archive loaded here")
 
 
 def assert_a_program(module, *given):
@@ -228,6 +244,128 @@ def test_what_has_no_text_here_stays_python():
     with pytest.raises(NotImplementedError, match="fractional_max_pool2d"):
         tg.jit.save(odd, io.BytesIO())
     assert tg.jit.script(uses_numpy)(tg.ones(2)) == 2
+
+
+def test_hooks_that_are_not_in_programs():
+    class Plain(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    def first(self, input: tuple[tg.Tensor], output: tg.Tensor) -> tg.Tensor:
+        return output * 2
+
+    def other(self, input: tuple[tg.Tensor], output: tg.Tensor) -> tg.Tensor:
+        return output * 3
+
+    def wrong(self, input: tuple[tg.Tensor], output: int) -> int:
+        return output
+
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Plain()
+
+        def forward(self, x):
+            return self.part(x)
+
+    twice, named, unfit, lambdas = Plain(), Plain(), Holder(), Plain()
+    other.__name__ = "first"
+    for hook in (first, other):
+        twice.register_forward_hook(hook)
+    with pytest.raises(RuntimeError, match="Hook 'first' on Plain has at least two different python definitions"):
+        tg.jit.script(twice)
+    unfit.part.register_forward_hook(wrong)
+    with pytest.raises(RuntimeError, match="Expected a value of type int, but got Tensor"):
+        tg.jit.script(unfit)
+    named.register_forward_hook(lambda module, args, kwargs, output: output * 2, with_kwargs=True)
+    lambdas.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    for module, expected in ((named, 4), (lambdas, 3)):
+        assert tg.jit.script(module) is module and module(tg.ones(1)).item() == expected
+        with pytest.raises(NotImplementedError, match="hook"):
+            tg.jit.save(module, io.BytesIO())
+
+
+def test_objects_and_interfaces():
+    @tg.jit.interface
+    class Runs:
+        def run(self, x: tg.Tensor) -> tg.Tensor:
+            pass
+
+    @tg.jit.script
+    class Relu:
+        def run(self, x: tg.Tensor) -> tg.Tensor:
+            return x.relu()
+
+    @tg.jit.script
+    class Plus:
+        def __init__(self, more: int):
+            self.more = more
+
+        def run(self, x: tg.Tensor) -> tg.Tensor:
+            return x + self.more
+
+        def walk(self) -> int:
+            return self.more
+
+    def chosen(all: list[Runs], at: int, x: tg.Tensor) -> tg.Tensor:
+        return all[at].run(x)
+
+    def more(plus: Plus) -> int:
+        return plus.more + plus.walk()
+
+    class Owner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plus = Plus(5)  # declared by its class, which was scripted
+
+        def forward(self, x):
+            return self.plus.run(x)
+
+    scripted = tg.jit.script(chosen)
+    x = tg.tensor([-1.0, 2.0])
+    assert [scripted([Relu(), Plus(3)], at, x).tolist() for at in (0, 1)] == [[0.0, 2.0], [2.0, 5.0]]
+    assert tg.jit.script(more)(Plus(4)) == 8
+    owner = tg.jit.script(Owner())
+    assert owner(x).tolist() == [4.0, 7.0] and owner.plus.more == 5
+    for wrong in (object(), 3, None, tg.jit.script(Owner())):
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            tg.jit.script(more)(wrong)
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            scripted([wrong], 0, x)
+    with pytest.raises(RuntimeError, match="does not support inheritance"):
+        tg.jit.interface(type("Derived", (Runs,), {}))
+    with pytest.raises(RuntimeError, match="must be applied to a class"):
+        tg.jit.interface(3)
+
+
+def test_interfaces_that_do_not_fit():
+    @tg.jit.interface
+    class Takes(nn.Module):
+        def forward(self, x: tg.Tensor, n: int) -> tg.Tensor:
+            pass
+
+    @tg.jit.interface
+    class Unsaid(nn.Module):
+        def forward(self, x: tg.Tensor):
+            pass
+
+    class One(nn.Module):
+        part: Takes
+
+        def __init__(self):
+            super().__init__()
+            self.part = nn.ReLU()
+
+        def forward(self, x):
+            return self.part(x, 2)
+
+    class Two(One):
+        part: Unsaid
+
+    with pytest.raises(RuntimeError, match="'part' of One is a ReLU, which does not have all methods of Takes"):
+        tg.jit.script(One())
+    with pytest.raises(RuntimeError, match="must have a return type annotated"):
+        tg.jit.script(Two())
 
 
 def test_errors_of_a_program():

@@ -9,6 +9,7 @@ import tensorgrad as torch
 import tensorgrad.nn.functional as F
 from tensorgrad import nn
 from tensorgrad.onnx import errors
+from tensorgrad.onnx import program as onnx_program
 from tests.onnx.compare import NEEDS, check, operators
 
 BATCH = ({0: "batch"},)
@@ -107,6 +108,35 @@ def test_both_signatures(tmp_path):
         session = ort.InferenceSession(tmp_path / name)
         found = session.run(None, {"input": args[0].numpy()})[0]
         np.testing.assert_allclose(found, model(*args).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_larger_than_a_message_has_a_file_of_weights(tmp_path, monkeypatch):
+    """The limit, of 2 GB, is lowered here. (`python -m tests.onnx.large` writes a real one.)"""
+    model, args = nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 3)), (x(2, 300),)
+    program = torch.onnx.export(model, args)
+    size = len(bytes(program))
+    monkeypatch.setattr(onnx_program, "LARGEST_MESSAGE", size - 1)
+    with pytest.raises(ValueError, match=f"a model of {size} bytes needs a file for its weights"):
+        bytes(program)
+    with pytest.raises(ValueError, match="needs a path"):
+        program.save(io.BytesIO())
+    for place in (
+        lambda: program.save(tmp_path / "m.onnx"),
+        lambda: torch.onnx.export(model, args, tmp_path / "m.onnx"),
+    ):
+        place()
+        assert (tmp_path / "m.onnx").stat().st_size < 5000
+        assert 300 * 200 * 4 <= (tmp_path / "m.onnx.data").stat().st_size < 300 * 200 * 4 + 8192
+        again = torch.onnx.load(tmp_path / "m.onnx")(*args)
+        np.testing.assert_allclose(again.detach(), model(*args).detach(), rtol=1e-5, atol=1e-5)
+    ort = pytest.importorskip("onnxruntime", reason=NEEDS)
+    found = ort.InferenceSession(tmp_path / "m.onnx").run(None, {"input": args[0].numpy()})[0]
+    np.testing.assert_allclose(found, model(*args).detach().numpy(), rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(onnx_program, "LARGEST_MESSAGE", 50)
+    (tmp_path / "m.onnx").unlink(), (tmp_path / "m.onnx.data").unlink()
+    with pytest.raises(errors.OnnxExporterError, match="without its weights"):
+        program.save(tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_metadata():

@@ -33,6 +33,7 @@ from tensorgrad.jit.scripting.types import (
 from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Operator, Ranged, Typed
 from tensorgrad.jit.types import number_of
 from tensorgrad.nn import functional as F
+from tensorgrad.nn.modules.tuples import _pair, _quadruple, _single, _triple
 from tensorgrad.size import Size
 
 NUMBERS = ("int", "float", "bool", "number", "complex")
@@ -44,7 +45,7 @@ def call(e: Any, node: ast.Call, wanted: Type | None) -> Any:
         raise NotWritable("* or ** in a call")
     function = e.value(node.func)
     if isinstance(function, Modules):
-        return e.unit.method_call(e, function, "forward", node)
+        return e.unit.module_call(e, function, node)
     if isinstance(function, Method):
         owner = function.owner
         if isinstance(owner, Modules):
@@ -52,6 +53,8 @@ def call(e: Any, node: ast.Call, wanted: Type | None) -> Any:
         return _method(e, owner, function.name, node, wanted)
     if isinstance(function, Object):
         return _function(e, function.value, node, wanted)
+    if isinstance(function, Typed) and function.type.cls is not None:
+        return _method(e, function, "__call__", node, wanted)
     raise NotWritable(f"a call of {ast.unparse(node.func)[:60]}")
 
 
@@ -129,6 +132,8 @@ def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node
     named = {k: listed(e, v) for k, v in named.items()}
     if any(a.type.name == "Tuple" for a in (*args, *named.values())):
         raise NotWritable(f"a tuple of several types as an argument of {name}")
+    if name == "unique":
+        return _unique(e, args, named)
     if name == "size" and not args[1:] and not named:
         return Typed(f"torch.size({args[0].text})", list_of(INT))
     if name == "split" and args[1:] and args[1].type.name == "List":
@@ -138,6 +143,25 @@ def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node
         raise NotWritable(f"the operator {name} is not here")
     results.check(name, [a.type for a in args], {k: v.type for k, v in named.items()})
     return Typed(f"torch.{name}({_text(args, named)})", kind)
+
+
+def _unique(e: Any, args: list[Typed], named: dict[str, Typed]) -> Typed:
+    """`unique`, whose operators always return three tensors: those that are asked for, by constants."""
+    given = dict(zip(("input", "sorted", "return_inverse", "return_counts", "dim"), args, strict=False)) | named
+    flags = [given[n].text if n in given else d for n, d in (("return_inverse", "False"), ("return_counts", "False"))]
+    order = given["sorted"].text if "sorted" in given else "True"
+    if not set(flags) <= {"True", "False"}:
+        raise NotWritable("unique() with flags that are not constants")
+    dim = given.get("dim")
+    if dim is not None and dim.type == INT:
+        text = f"torch.unique_dim({given['input'].text}, {dim.text}, {order}, {flags[0]}, {flags[1]})"
+    else:
+        text = f"torch._unique2({given['input'].text}, {order}, {flags[0]}, {flags[1]})"
+    places = [0, *(i for i, flag in enumerate(flags, 1) if flag == "True")]
+    if len(places) == 1:
+        return Typed(f"({text})[0]", TENSOR)
+    found = e.kept(Typed(text, tuple_of(TENSOR, TENSOR, TENSOR))).text
+    return Typed(f"({', '.join(f'{found}[{i}]' for i in places)})", tuple_of(*[TENSOR] * len(places)))
 
 
 AXES = frozenset(
@@ -154,6 +178,8 @@ CASTS = {
 
 def listed(e: Any, value: Typed) -> Typed:
     """A tuple of numbers or tensors as the list that an operator takes."""
+    if value.type == tuple_of():
+        return Typed(f"annotate({list_of(INT)}, [])", list_of(INT))
     if value.type.name != "Tuple" or len(set(value.type.parts)) != 1:
         return value
     kind = list_of(value.type.parts[0])
@@ -173,9 +199,7 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
         args, named = _typed(e, node)
         return operator(e, function.name, args, named, node)
     name = getattr(function, "__name__", "")
-    if function in (builtins.isinstance, builtins.hasattr) or name in (
-        "is_scripting", "is_tracing", "_is_tracing", "is_compiling", "is_exporting",
-    ):  # fmt: skip
+    if function in (builtins.isinstance, builtins.hasattr) or name in results.MODES:
         test = e.condition(node)
         return Typed(test.text if test.static is None else str(test.static), BOOL)
     if function is torch.jit.annotate or function is typing.cast:
@@ -291,6 +315,8 @@ def _class(e: Any, cls: type, node: ast.Call) -> Any:
 def _number(name: str, kind: Type) -> Callable:
     def make(e: Any, node: ast.Call, wanted: Type | None) -> Any:
         value = e.typed(node.args[0])
+        if kind == BOOL and value.type.name in ("str", "List", "Dict"):
+            return Typed(e.truth(value, node), BOOL)
         if value.type == TENSOR or value.type.name in (*NUMBERS, "str"):
             return Typed(f"{name}({value.text})", kind)
         raise e.unfit(f"{name}() of a {value.type}", node, value)
@@ -347,9 +373,9 @@ def _least(name: str) -> Callable:
             return Typed(f"ops.prim.{name}({args[0].text})", args[0].type.parts[0])
         found = args[0]
         for other in args[1:]:
-            if TENSOR in (found.type, other.type):
-                found = operator(e, name, [found, other], {}, node)
-                continue
+            if found.type == TENSOR:
+                found = _number_of(found, INT if other.type == TENSOR else other.type)
+            other = _number_of(other, found.type)
             kind = results.arithmetic("add", found.type, other.type)
             if kind is None:
                 raise e.unfit(f"{name}() of {found.type} and {other.type}", node, found, other)
@@ -357,6 +383,28 @@ def _least(name: str) -> Callable:
         return found
 
     return make
+
+
+def _number_of(value: Typed, kind: Type) -> Typed:
+    """A tensor as a number of a type."""
+    return Typed(f"annotate({kind}, {value.text})", kind) if value.type == TENSOR and kind in (INT, FLOAT) else value
+
+
+def _repeated(count: int) -> Callable:
+    """`_pair` and the like, which PyTorch's modules use: a list, or a number several times."""
+
+    def make(e: Any, node: ast.Call, wanted: Type | None) -> Typed:
+        return several(e, listed(e, e.typed(node.args[0])), count)
+
+    return make
+
+
+def several(e: Any, value: Typed, count: int) -> Typed:
+    """A number as a list in which it is several times; all else as it is."""
+    if value.type not in (INT, FLOAT):
+        return value
+    text = value.text if value.text.lstrip("-").replace(".", "", 1).isdecimal() else e.kept(value).text
+    return Typed(f"[{', '.join([text] * count)}]", list_of(value.type))
 
 
 def _abs(e: Any, node: ast.Call, wanted: Type | None) -> Typed:
@@ -453,5 +501,6 @@ BUILTINS: dict[Any, Callable] = {
     range: _range, enumerate: _enumerate, zip: _zip, min: _least("min"), max: _least("max"), abs: _abs, sum: _sum,
     round: _round, sorted: _sorted, list: _list, tuple: _tuple, dict: _dict, OrderedDict: _dict, print: _print,
     getattr: _getattr, ord: _of_text("ord", INT), chr: _of_text("chr", STR), hex: _of_text("hex", STR),
+    **{function: _repeated(n) for n, function in enumerate((_single, _pair, _triple, _quadruple), 1)},
     bin: _of_text("bin", STR), oct: _of_text("oct", STR), any: _truths("any"), all: _truths("all"), divmod: _divmod,
 }  # fmt: skip

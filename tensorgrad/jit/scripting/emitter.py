@@ -11,11 +11,22 @@ from tensorgrad.jit.scripting.errors import NotWritable, UnsupportedNodeError
 from tensorgrad.jit.scripting.expressions import Expressions
 from tensorgrad.jit.scripting.results import OPERATORS
 from tensorgrad.jit.scripting.types import ANY, FLOAT, INT, NONE, NUMBER, STR, TENSOR, Type, fits, joined, within
-from tensorgrad.jit.scripting.values import Items, Modules, Object, Ranged, Test, Typed
+from tensorgrad.jit.scripting.values import Items, Modules, Object, Ranged, Typed
 from tensorgrad.jit.text import literal
 
 GUARDS: dict[Any, Any] = {torch.no_grad: functional.no_grad, torch.enable_grad: functional.enable_grad}
 PLAIN = bool | int | float | complex | str | None
+
+
+def flat(parts: list[Any]) -> list[Any]:
+    """What a loop goes over, without the tuples in it."""
+    return [one for part in parts for one in (flat(part.parts) if isinstance(part, Items) else [part])]
+
+
+def has_modules(value: Any) -> bool:
+    """Whether a module is in a tuple, or in one inside of it."""
+    parts = getattr(value, "value", None)
+    return isinstance(value, Modules) or (isinstance(parts, tuple) and any(map(has_modules, parts)))
 
 
 class Emitter(Expressions):
@@ -166,15 +177,7 @@ class Emitter(Expressions):
         self.write("  pass")
         self.write("else:")
         self.write(f'  ops.prim.RaiseException(torch.add("AssertionError: ", {message}))')
-        self._cast(test, True)
-
-    def _cast(self, test: Test, truth: bool) -> None:
-        """Takes over what a condition says of types where the other way ends in an error, and writes it down."""
-        self.learn(test, truth)
-        for name, kind in test.if_true if truth else test.if_false:
-            value = self.variables.get(name)
-            if isinstance(value, Typed) and value.type == kind:
-                self.write(f"{value.text} = unchecked_cast({kind}, {value.text})")
+        self.cast(test, True)  # the other way ends in an error
 
     def do_raise(self, node: ast.Raise) -> str:
         name, message = "RuntimeError", '""'
@@ -212,7 +215,9 @@ class Emitter(Expressions):
         for truth, nodes in ((True, node.body), (False, node.orelse)):
             self.variables = dict(before)
             self.write(f"if {test.text}:" if truth else "else:")
-            self.learn(test, truth)
+            self.depth += 1
+            self.enter(test, truth)
+            self.depth -= 1
             outer, self.outer = self.outer, before
             done = self.indented(nodes)
             self.outer = outer
@@ -220,7 +225,7 @@ class Emitter(Expressions):
         self._merge(before, results, node)
         ways = [done for done, _, _ in results]
         if ways in (["raise", None], [None, "raise"]):
-            self._cast(test, ways[0] is None)
+            self.cast(test, ways[0] is None)
         if None in ways:
             return None
         return "raise" if "raise" in ways else ways[0]
@@ -271,10 +276,18 @@ class Emitter(Expressions):
             raise self.refused("else branches of while loops aren't supported", node, UnsupportedNodeError)
         start = len(self.lines)
         test = self.condition(node.test)
-        if len(self.lines) != start:
-            raise NotWritable("a condition of a loop that takes several lines")
-        self.write(f"while {test.text if test.static is None else test.static}:")
-        self._loop(node.body, node, test)
+        above = [line[2 * self.depth :] for line in self.lines[start:]]
+        if not above and not test.named:
+            self.write(f"while {test.text if test.static is None else test.static}:")
+            self._loop(node.body, node, test)
+            return
+        variables = dict(self.variables)
+        self.cast(test, True)
+        facts = [line[2 * self.depth :] for line in self.lines[start + len(above) :]]
+        del self.lines[start:]
+        self.variables = variables
+        self.write("while True:")
+        self._loop(node.body, node, test, (*above, f"if {test.text}:", "  pass", "else:", "  break", *facts))
 
     def _loop(self, nodes: list[ast.stmt], node: ast.AST, test: Any = None, first: tuple[str, ...] = ()) -> None:
         """Writes the body of a loop: variables keep their types."""
@@ -298,7 +311,7 @@ class Emitter(Expressions):
         if node.orelse:
             raise self.refused("else branches of for loops aren't supported", node, UnsupportedNodeError)
         over = self.value(node.iter)
-        if isinstance(over, Items) and any(isinstance(part, Modules) for part in over.parts):
+        if isinstance(over, Items) and any(isinstance(part, Modules) for part in flat(over.parts)):
             return self._unrolled(node, over)
         if isinstance(over, Modules):
             return self._unrolled(node, Items([over]))
@@ -325,9 +338,8 @@ class Emitter(Expressions):
 
     def _counted(self, node: ast.For, over: Any) -> None:
         """A loop over several lists, or whose elements are taken apart."""
-        parts = over.parts if isinstance(over, Items) else [over]
-        made = [p if isinstance(p, Ranged | str) else self.kept(self.iterated(p, node)) for p in parts]
-        lists = [p for p in made if isinstance(p, Typed)]
+        parts = [self._laid(p, node) for p in (over.parts if isinstance(over, Items) else [over])]
+        lists = [p for p in flat(parts) if isinstance(p, Typed)]
         if not lists:
             raise NotWritable("a loop over ranges")
         count = f"torch.len({lists[0].text})"
@@ -335,16 +347,8 @@ class Emitter(Expressions):
             count = f"ops.prim.min({count}, torch.len({other.text}))"
         index = self.fresh()
         self.write(f"for {index} in range({count}):")
-        values = [
-            Typed(index if not p else f"torch.add({index}, {p})", INT) if isinstance(p, str)
-            else Typed(f"torch.__derive_index({index}, {p.start}, {p.step})", INT) if isinstance(p, Ranged)
-            else Typed(f"{p.text}[{index}]", p.type.parts[0])
-            for p in made
-        ]  # fmt: skip
-        value: Any = values[0]
-        if isinstance(over, Items):
-            value = Typed(f"({', '.join(v.text for v in values)},)", Type("Tuple", tuple(v.type for v in values)))
-            value = Object(tuple(values))
+        values = [self._at(p, index) for p in parts]
+        value: Any = Object(tuple(values)) if isinstance(over, Items) else values[0]
         self.depth += 1
         mark = len(self.lines)
         outside = self.loops
@@ -356,29 +360,48 @@ class Emitter(Expressions):
         self.depth -= 1
         self._loop(node.body, node, None, tuple(first))
 
+    def _laid(self, part: Any, node: ast.AST) -> Any:
+        """What a loop goes over, with each list under a name of its own."""
+        if isinstance(part, Items):
+            return Items([self._laid(p, node) for p in part.parts])
+        return part if isinstance(part, Ranged | str) else self.kept(self.iterated(part, node))
+
+    def _at(self, part: Any, index: str) -> Any:
+        """The element of what a loop goes over."""
+        if isinstance(part, Items):
+            return Object(tuple(self._at(p, index) for p in part.parts))
+        if isinstance(part, str):
+            return Typed(index if not part else f"torch.add({index}, {part})", INT)
+        if isinstance(part, Ranged):
+            return Typed(f"torch.__derive_index({index}, {part.start}, {part.step})", INT)
+        return Typed(f"{part.text}[{index}]", part.type.parts[0])
+
     def _unrolled(self, node: ast.For, over: Items) -> None:
         """A loop over modules, or over a tuple of several types: its body is written once for each."""
         over = Items([self.kept(p) if isinstance(p, Typed) else p for p in over.parts])
-        lengths = [len(p.listed()) for p in over.parts if isinstance(p, Modules)]
+        lengths = [len(p.listed()) for p in flat(over.parts) if isinstance(p, Modules)]
         if not lengths:
             lengths = [len(p.type.parts) for p in over.parts]
         outer, self.unrolled = self.unrolled, True
         for number in range(min(lengths)):
-            values: list[Any] = []
-            for part in over.parts:
-                if isinstance(part, Modules):
-                    values.append(part.listed()[number])
-                elif isinstance(part, str):
-                    values.append(Typed(literal(number + int(part or 0)), INT))
-                elif isinstance(part, Typed):
-                    values.append(self.item(part, Typed(literal(number), INT), node))
-                else:
-                    raise NotWritable("a loop over modules and a range")
+            values = [self._turn(part, number, node) for part in over.parts]
             value = values[0] if len(over.parts) == 1 else Object(tuple(values))
             self.store(node.target, value)
             if self.block(node.body) is not None:
                 raise NotWritable("a loop over modules that is left")
         self.unrolled = outer
+
+    def _turn(self, part: Any, number: int, node: ast.AST) -> Any:
+        """What a loop over modules goes over, in one turn."""
+        if isinstance(part, Items):
+            return Object(tuple(self._turn(p, number, node) for p in part.parts))
+        if isinstance(part, Modules):
+            return part.listed()[number]
+        if isinstance(part, str):
+            return Typed(literal(number + int(part or 0)), INT)
+        if isinstance(part, Typed):
+            return self.item(part, Typed(literal(number), INT), node)
+        raise NotWritable("a loop over modules and a range")
 
     def do_with(self, node: ast.With) -> str | None:
         if len(node.items) != 1 or node.items[0].optional_vars is not None:
@@ -419,7 +442,7 @@ class Emitter(Expressions):
         if isinstance(value, Object) and isinstance(value.value, tuple):
             parts: list[Any] = list(value.value)
             if len(parts) == count:
-                kept = [self.copied(p, node) if not isinstance(p, Modules) else p for p in parts for node in (target,)]
+                kept = [self.copied(part, target) for part in parts]
                 for one, part in zip(target.elts, kept, strict=True):
                     self.store(one, part)
                 return
@@ -444,8 +467,10 @@ class Emitter(Expressions):
 
     def copied(self, value: Any, node: ast.AST) -> Any:
         """A value under a name of its own: what it was computed from may change next."""
-        if isinstance(value, Object) and not isinstance(value.value, tuple | PLAIN):
+        if isinstance(value, Modules) or (isinstance(value, Object) and not isinstance(value.value, tuple | PLAIN)):
             return value
+        if isinstance(value, Object) and isinstance(value.value, tuple) and has_modules(value):
+            return Object(tuple(self.copied(part, node) for part in value.value))
         made = self.need(value, node)
         name = self.fresh()
         self.write(f"{name} = {made.text}")

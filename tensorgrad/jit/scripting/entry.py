@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from tensorgrad.jit.declared import SCRIPTED
 from tensorgrad.jit.errors import ProgramError
 from tensorgrad.jit.objects import Scripted
 from tensorgrad.jit.scripting.errors import NotWritable
@@ -14,7 +15,10 @@ from tensorgrad.nn import Module
 
 def script(obj: Any) -> Any:
     """See `torch.jit.script`."""
-    if isinstance(obj, Scripted | ScriptFunction) or inspect.isclass(obj):
+    if inspect.isclass(obj):
+        SCRIPTED.add(obj)
+        return obj
+    if isinstance(obj, Scripted | ScriptFunction):
         return obj
     try:
         if isinstance(obj, Module):

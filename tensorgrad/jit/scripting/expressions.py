@@ -194,6 +194,8 @@ class Expressions:
                 return Typed(f"({owner.text}).{name}", STR if name == "name" else cls.value)
             if name in cls.attributes:
                 return Typed(f"({owner.text}).{name}", cls.attributes[name])
+        if owner.type == tuple_of(TENSOR, TENSOR) and name in ("values", "indices"):  # of max, sort, topk, ...
+            return self.item(owner, Typed("0" if name == "values" else "1", INT), node)
         if owner.type == DEVICE and name in ("type", "index"):
             return Typed(f"ops.prim.{name}({owner.text})", STR if name == "type" else optional(INT))
         return Method(owner, name)
@@ -219,7 +221,7 @@ class Expressions:
             raise self.refused("Lists must contain only a single type", node)
         texts = [self.as_type(p, found, node).text for p in parts]
         text = f"[{', '.join(texts)}]"
-        if found.name in ("Optional", "Union", "Any"):
+        if found.name in ("Optional", "Union", "Any") or (found.cls is not None and found.cls.is_interface):
             text = f"annotate({list_of(found)}, {text})"
         return Typed(text, list_of(found))
 
@@ -309,16 +311,13 @@ class Expressions:
     # --- conditions --------------------------------------------------------------------------------------------------
 
     def of_compare(self, node: ast.Compare) -> Any:
-        test = self.condition(node)
-        if test.static is not None:
-            return Typed(str(test.static), BOOL)
-        if len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
-            return self._compared(node)
-        return Typed(test.text, BOOL)
+        test = self._comparison(node)
+        if isinstance(test, Typed):
+            return test
+        return Typed(test.text if test.static is None else str(test.static), BOOL)
 
-    def _compared(self, node: ast.Compare) -> Typed:
-        one, other = self.typed(node.left), self.typed(node.comparators[0])
-        name = COMPARISONS[type(node.ops[0])]
+    def _compared(self, op: ast.cmpop, one: Typed, other: Typed) -> Typed:
+        name = COMPARISONS[type(op)]
         if TENSOR in (one.type, other.type) and one.type != TENSOR:
             one, other, name = other, one, {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(name, name)
         return Typed(f"torch.{name}({one.text}, {other.text})", TENSOR if TENSOR in (one.type, other.type) else BOOL)
@@ -337,58 +336,92 @@ class Expressions:
                 static,
                 inner.if_false,
                 inner.if_true,
+                inner.named,
             )
         if isinstance(node, ast.BoolOp):
             return self._both(node)
+        value: Any = None
         if isinstance(node, ast.Compare):
-            found = self._comparison(node)
-            if found is not None:
-                return found
-        if isinstance(node, ast.Call):
-            found = self._asked(node)
-            if found is not None:
-                return found
-        value = self.value(node) if not isinstance(node, ast.Compare) else self._compared(node)
+            value = self._comparison(node)
+        elif isinstance(node, ast.Call):
+            value = self._asked(node)
+        if isinstance(value, Test):
+            return value
+        if value is None:
+            value = self.value(node)
         if isinstance(value, Object) and isinstance(value.value, bool | None):
             return Test(str(bool(value.value)), bool(value.value))
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return Test(str(node.value), node.value)
         value = self.need(value, node)
-        if value.type == BOOL:
-            return Test(value.text)
-        if value.type == TENSOR or value.type.name in NUMBERS:
-            return Test(f"bool({value.text})")
         if value.type == NONE:
             return Test("False", False)
+        return Test(self.truth(value, node))
+
+    def truth(self, value: Typed, node: ast.AST) -> str:
+        """The text of `bool(value)`."""
+        if value.type == BOOL:
+            return value.text
+        if value.type == TENSOR or value.type.name in NUMBERS:
+            return f"bool({value.text})"
+        if value.type == STR or value.type.name in ("List", "Dict"):
+            return f"torch.gt(torch.len({value.text}), 0)"
         raise self.unfit(f"Could not cast value of type {value.type} to bool", node, value)
 
     def _both(self, node: ast.BoolOp) -> Test:
         """`a and b`, `a or b`."""
         both = isinstance(node.op, ast.And)
-        before, start = dict(self.variables), len(self.lines)
+        before = dict(self.variables)
         parts: list[Test] = []
+        above: list[list[str]] = []  # the lines that each part needs before it
         for one in node.values:
+            start = len(self.lines)
             test = self.condition(one)
+            lines = self.lines[start:]
+            del self.lines[start:]
             if test.static is not None:
                 if test.static is not both:  # it decides, whatever the others are
                     self.variables = before
-                    del self.lines[start:]
                     return Test(str(test.static), test.static)
                 continue
             parts.append(test)
+            above.append(lines)
             self.learn(test, both)
-        self.variables = before
-        if len(self.lines) != start:
-            raise NotWritable("a condition that takes several lines")
+        self.variables = dict(before)
         if not parts:
             return Test(str(both), both)
         if len(parts) == 1:
+            self.lines += above[0]
             return parts[0]
-        text = f" {'and' if both else 'or'} ".join(f"({p.text})" for p in parts)
         facts = tuple(f for p in parts for f in (p.if_true if both else p.if_false))
-        return Test(text, None, facts if both else (), () if both else facts)
+        named = any(above[1:]) or any(p.named for p in parts)
+        if named:
+            text = self.fresh()
+            self._in_turn(text, parts, above, both)
+            self.variables = before
+        else:
+            self.lines += above[0]
+            text = f" {'and' if both else 'or'} ".join(f"({p.text})" for p in parts)
+        return Test(text, None, facts if both else (), () if both else facts, named)
 
-    def _comparison(self, node: ast.Compare) -> Test | None:
+    def _in_turn(self, name: str, parts: list[Test], above: list[list[str]], both: bool) -> None:
+        """Writes a condition of which later parts need lines of their own: one `if` inside of another."""
+        self.lines += above[0]
+        test, rest = parts[0], [[f"  {line}" for line in lines] for lines in above[1:]]
+        if not rest:
+            self.write(f"{name} = {test.text}")
+            return
+        for truth in (True, False):
+            self.write(f"if {test.text}:" if truth else "else:")
+            self.depth += 1
+            if truth is both:
+                self.enter(test, truth)
+                self._in_turn(name, parts[1:], rest, both)
+            else:
+                self.write(f"{name} = {truth}")
+            self.depth -= 1
+
+    def _comparison(self, node: ast.Compare) -> Test | Typed:
         if len(node.ops) > 1:
             parts: list[ast.expr] = []
             left = node.left
@@ -398,27 +431,24 @@ class Expressions:
             return self.condition(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
         op, right = node.ops[0], node.comparators[0]
         if isinstance(op, ast.In | ast.NotIn):
-            one, other = self.value(node.left), self.value(right)
-            if isinstance(other, Object) and isinstance(other.value, tuple):
-                other = (
-                    self.of_list(ast.copy_location(ast.List(right.elts), right))
-                    if isinstance(right, ast.Tuple)
-                    else other
-                )
-            one, other = self.need(one, node), self.need(other, node)
+            one = self.typed(node.left)
+            if isinstance(right, ast.Tuple):
+                other = self.of_list(ast.copy_location(ast.List(right.elts), right))
+            else:
+                other = listed(self, self.typed(right))
             text = f"torch.__contains__({other.text}, {one.text})"
             return Test(text if isinstance(op, ast.In) else f"torch.__not__({text})")
         if isinstance(op, ast.Is | ast.IsNot):
             return self._identity(node.left, right, isinstance(op, ast.Is), node)
-        one, other = self.value(node.left), self.value(right)
-        values = [v.value if isinstance(v, Object) else getattr(v, "value", MISSING) for v in (one, other)]
+        pair = self.value(node.left), self.value(right)
+        values = [v.value if isinstance(v, Object) else MISSING for v in pair]
         for i, part in enumerate((node.left, right)):
             if isinstance(part, ast.Constant):
                 values[i] = part.value
         if all(isinstance(v, str | bool) for v in values) and type(op) in (ast.Eq, ast.NotEq):
             same = values[0] == values[1]  # of constants: a module's way of padding
             return Test(str(same is isinstance(op, ast.Eq)), same is isinstance(op, ast.Eq))
-        return None
+        return self._compared(op, self.need(pair[0], node), self.need(pair[1], node))
 
     def _identity(self, left: ast.expr, right: ast.expr, same: bool, node: ast.AST) -> Test:
         if isinstance(left, ast.Constant):
@@ -482,8 +512,8 @@ class Expressions:
                 there = hasattr(owner.module, attribute)
                 return Test(str(there), there)
             raise NotWritable("hasattr of this")
-        if name in ("is_scripting", "is_tracing", "_is_tracing", "is_compiling", "is_exporting"):
-            return Test(str(name == "is_scripting"), name == "is_scripting")
+        if name in results.MODES:
+            return Test(str(results.MODES[name]), results.MODES[name])
         return None
 
     def _class_of(self, node: ast.expr, kind: Type) -> Type | None:
@@ -501,6 +531,18 @@ class Expressions:
             if isinstance(value, Typed):
                 self.variables[name] = Typed(value.text, kind)
 
+    def enter(self, test: Test, truth: bool) -> None:
+        """Takes over, at the start of a block, what its condition says of variables."""
+        (self.cast if test.named else self.learn)(test, truth)
+
+    def cast(self, test: Test, truth: bool) -> None:
+        """Takes over what a condition says of variables, and writes it down, where a reader does not see it."""
+        self.learn(test, truth)
+        for name, kind in test.if_true if truth else test.if_false:
+            value = self.variables.get(name)
+            if isinstance(value, Typed) and value.type == kind:
+                self.write(f"{value.text} = unchecked_cast({kind}, {value.text})")
+
     def of_ifexp(self, node: ast.IfExp) -> Any:
         test = self.condition(node.test)
         if test.static is not None:
@@ -508,8 +550,8 @@ class Expressions:
         before, values, blocks = dict(self.variables), [], []
         for truth, part in ((True, node.body), (False, node.orelse)):
             self.variables = dict(before)
-            self.learn(test, truth)
             mark = len(self.lines)
+            self.enter(test, truth)
             values.append(self.typed(part))
             blocks.append(self.lines[mark:])
             del self.lines[mark:]
@@ -615,9 +657,17 @@ class Expressions:
             )
         if value.type.name not in ("List", "str"):
             raise self.unfit(f"a {value.type} has no slices", node, value)
-        texts = ["None" if b is None else self.typed(b).text for b in (part.lower, part.upper)]
-        step = "1" if part.step is None else self.typed(part.step).text
-        return Typed(f"torch.slice({value.text}, {texts[0]}, {texts[1]}, {step})", value.type)
+        return Typed(f"torch.slice({value.text}, {self._bounds(part)})", value.type)
+
+    def _bounds(self, part: ast.Slice) -> str:
+        """The start, end and step of a slice. A tensor stands for its number there."""
+        bounds = [("None" if b is None else self.whole(self.typed(b)).text) for b in (part.lower, part.upper)]
+        return f"{bounds[0]}, {bounds[1]}, {'1' if part.step is None else self.typed(part.step).text}"
+
+    @staticmethod
+    def whole(value: Typed) -> Typed:
+        """A tensor as the whole number that it has."""
+        return Typed(f"annotate(int, {value.text})", INT) if value.type == TENSOR else value
 
     def item(self, value: Typed, key: Typed, node: ast.AST) -> Typed:
         """`value[key]`, of what is not a tensor."""
@@ -697,9 +747,7 @@ class Expressions:
                     at = -rest - 1
             if isinstance(value, ast.Slice):
                 if value.lower is not None or value.upper is not None or value.step is not None:
-                    bounds = ["None" if b is None else self.typed(b).text for b in (value.lower, value.upper)]
-                    step = "1" if value.step is None else self.typed(value.step).text
-                    text = f"torch.slice({text}, {at}, {bounds[0]}, {bounds[1]}, {step})"
+                    text = f"torch.slice({text}, {at}, {self._bounds(value)})"
                 dim += 1
                 indices += ["None"] if not back else []
             elif isinstance(value, Typed) and value.type == NONE:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tensorgrad.jit.errors import Failure, outside
 from tensorgrad.jit.functions import Function
 from tensorgrad.jit.modules import RecursiveScriptModule
+from tensorgrad.jit.objects import Class
 from tensorgrad.jit.program import Program
+from tensorgrad.jit.scripting.errors import NotWritable
 from tensorgrad.jit.scripting.unit import ClassInfo, Signature, Unit, modifier
 from tensorgrad.jit.scripting.values import Modules
+from tensorgrad.jit.types import Mismatch, Type
 from tensorgrad.nn import Module
 
 
@@ -26,6 +30,7 @@ def script_module(module: Module) -> RecursiveScriptModule:
             unit.method(owner, name)
     if type(module).forward is not Module.forward:
         unit.method(owner, "forward")
+    unit.hooks(owner)
     return _built(unit, unit.program(), module, {})
 
 
@@ -39,11 +44,37 @@ def _built(unit: Unit, program: Program, module: Module, made: dict[int, Any]) -
         copy._non_persistent_buffers_set.update(module._non_persistent_buffers_set)
         object.__setattr__(copy, "training", module.training)
         for name in info.attributes:
-            copy._values[name] = copy._class.attributes[name].accept(getattr(module, name))
+            copy._values[name] = _value(unit, program, copy._class.attributes[name], getattr(module, name), name)
         for name, inner in module._modules.items():
             if inner is not None:
                 copy._modules[name] = _built(unit, program, inner, made)
     return made[id(module)]
+
+
+_COMPILED: WeakKeyDictionary[type, Class] = WeakKeyDictionary()
+
+
+def _compiled(cls: type) -> Class:
+    """A class of Python as one of a program of its own: its objects are given to programs that know its interface."""
+    if cls not in _COMPILED:
+        unit = Unit()
+        unit.type_of_class(cls)
+        _COMPILED[cls] = unit.program().find(unit.classes[cls].name)
+    return _COMPILED[cls]
+
+
+Class.compiled = _compiled
+
+
+def _value(unit: Unit, program: Program, kind: Type, value: Any, name: str) -> Any:
+    """The value of an attribute in the program. Raises: NotWritable if it is not what its module declares."""
+    try:
+        info = unit.classes.get(type(value))
+        if info is not None and not info.base:  # an object, which the program may know as an interface only
+            value = program.find(info.name).accept(value)
+        return kind.accept(value)
+    except Mismatch:
+        raise NotWritable(f"the attribute {name} is not a {kind}: {value!r:.80}") from None
 
 
 class ScriptFunction:

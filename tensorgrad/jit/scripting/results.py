@@ -57,6 +57,11 @@ PROPERTIES: dict[str, tuple[str, Type]] = {
     "is_quantized": ("ops.prim.is_quantized", BOOL), "real": ("torch.real", TENSOR), "imag": ("torch.imag", TENSOR),
     "is_leaf": ("torch.is_leaf", BOOL), "nbytes": ("ops.prim.nbytes", INT), "itemsize": ("ops.prim.itemsize", INT),
 }  # fmt: skip
+# Functions that ask what the program runs as, and what they return in a program.
+MODES = {
+    "is_scripting": True, "is_tracing": False, "_is_tracing": False, "_get_tracing_state": False,
+    "is_compiling": False, "is_exporting": False,
+}  # fmt: skip
 # Operators that take all numbers that follow as one list.
 VARARGS = frozenset(
     ("view", "reshape", "permute", "repeat", "expand", "flip", "tile", "zeros", "ones", "empty", "rand", "randn",

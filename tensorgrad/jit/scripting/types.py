@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad import devices, dtypes, layouts
+from tensorgrad.jit.annotations import BROADCASTING
+from tensorgrad.jit.declared import SCRIPTED
 from tensorgrad.jit.scripting.errors import NotWritable
 from tensorgrad.jit.scripting.source import MISSING
 from tensorgrad.jit.types import Type
@@ -27,7 +29,10 @@ BY_NAME: dict[str, Any] = {
     "Tensor": Tensor, "Optional": typing.Optional, "List": list, "Dict": dict, "Tuple": tuple, "Union": typing.Union,
     "Any": Any, "Final": typing.Final,
 }  # fmt: skip
-ORIGINS: dict[Any, str] = {list: "List", dict: "Dict", tuple: "Tuple", typing.Union: "Union", types.UnionType: "Union"}
+ORIGINS: dict[Any, str] = {
+    list: "List", dict: "Dict", tuple: "Tuple", typing.Union: "Union", types.UnionType: "Union",
+    **dict.fromkeys(BROADCASTING, "List"),
+}  # fmt: skip
 
 
 def list_of(kind: Type) -> Type:
@@ -138,6 +143,17 @@ def of_node(node: ast.expr, classes: Callable[[type], Type | None], scope: Any) 
     return of_annotation(_object(node, scope), classes, scope)
 
 
+def repeats(annotation: Any, scope: Any) -> int:
+    """How often a number stands in the list that an annotation such as `BroadcastingList2[int]` makes of it; or 0."""
+    origin = typing.get_origin(annotation)
+    if isinstance(annotation, str) and annotation.endswith("]"):
+        try:
+            origin = _object(ast.parse(annotation.partition("[")[0].strip(), mode="eval").body, scope)
+        except (NotWritable, SyntaxError):
+            return 0
+    return BROADCASTING.get(origin, 0) if isinstance(origin, type) else 0
+
+
 def _object(node: ast.expr, scope: Any) -> Any:
     found = MISSING
     if isinstance(node, ast.Name):
@@ -170,7 +186,7 @@ def of_value(value: Any, classes: Callable[[type], Type | None]) -> Type:
     for cls in (type(value), *type(value).__mro__):
         if cls in PLAIN:
             return PLAIN[cls]
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum) or type(value) in SCRIPTED:
         found = classes(type(value))
         if found is not None:
             return found

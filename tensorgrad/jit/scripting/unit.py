@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from tensorgrad import nn
 from tensorgrad.jit import overloads
+from tensorgrad.jit.declared import INTERFACES
 from tensorgrad.jit.program import Program
 from tensorgrad.jit.scripting import functional
-from tensorgrad.jit.scripting.calls import listed
+from tensorgrad.jit.scripting.calls import listed, several
 from tensorgrad.jit.scripting.emitter import Emitter
 from tensorgrad.jit.scripting.errors import FrontendError, NotWritable
 from tensorgrad.jit.scripting.nn_modules import FORWARDS
@@ -26,6 +28,7 @@ from tensorgrad.jit.scripting.types import (
     of_annotation,
     of_node,
     of_value,
+    repeats,
 )
 from tensorgrad.jit.scripting.values import Items, Method, Modules, Object, Typed
 from tensorgrad.jit.text import identifier, literal
@@ -42,6 +45,7 @@ class Signature:
     def __init__(self, name: str, parameters: list[tuple[str, Type, str | None]], returns: Type | None) -> None:
         self.name, self.parameters, self.returns = name, parameters, returns
         self.text: list[str] = []
+        self.repeats: dict[str, int] = {}  # parameters that are lists, for which a number may be given
 
 
 class ClassInfo:
@@ -56,10 +60,18 @@ class ClassInfo:
         self.module: Any = None
         self.value: Type = NONE
         self.open = False  # whether its attributes are being found
+        self.interfaces: dict[str, Type] = {}  # of modules inside, which are declared as such
+        self.hooks: dict[str, list[str]] = {"forward_pre_hooks": [], "forward_hooks": []}
+        self.has: Callable[[ClassInfo, Signature], bool] = lambda cls, method: False  # whether a class has a method
+
+    @property
+    def is_interface(self) -> bool:
+        """Whether it is an interface."""
+        return self.base.endswith("Interface")
 
     def is_interface_of(self, cls: ClassInfo) -> bool:
         """Whether objects of another class may be used as of this one."""
-        return False
+        return self.is_interface and all(self.has(cls, method) for method in self.methods.values())
 
     def lines(self) -> list[str]:
         """Its text."""
@@ -70,9 +82,13 @@ class ClassInfo:
             buffers = [n for n, b in self.module._buffers.items() if b is not None]
             for kind, names in (("parameters", parameters), ("buffers", buffers)):
                 made.append(f"  __{kind}__ = [{''.join(f'{literal(n)}, ' for n in names)}]")
+            made += [
+                f"  __{kind}__ = [{''.join(f'{literal(n)}, ' for n in ns)}]" for kind, ns in self.hooks.items() if ns
+            ]
             made += [_declared(n, "Tensor") for n in (*parameters, *buffers)]
             made.append("  training : bool")
-            made += [_declared(n, c.name) for n, c in self.children.items()]
+            made += [_declared(n, str(self.interfaces[n]) if n in self.interfaces else c.name)
+                     for n, c in self.children.items()]  # fmt: skip
         made += [_declared(n, str(kind)) for n, kind in self.attributes.items()]
         made += [f"  {n} = {text}" for n, text in self.members.items()]
         for method in self.methods.values():
@@ -153,9 +169,11 @@ class Unit:
                 tree,
             )
         names = [*given.args, *given.kwonlyargs]
-        comment = None
+        comment: Any = None
+        repeated: dict[str, int] = {}
         if getattr(tree, "type_comment", None):
             comment = ast.parse(tree.type_comment, mode="func_type")
+        each = comment is not None and [ast.unparse(a) for a in comment.argtypes] != ["..."]
         plain, keyed = source.function.__defaults__ or (), source.function.__kwdefaults__ or {}
         defaults = dict(zip([a.arg for a in given.args][len(given.args) - len(plain) :], plain, strict=True)) | keyed
         parameters: list[tuple[str, Type, str | None]] = []
@@ -166,21 +184,28 @@ class Unit:
             kind = TENSOR
             if argument.annotation is not None:
                 kind = self._annotated(emitter, source, argument.arg, argument.annotation)
-            elif comment is not None:
+            elif argument.type_comment:
+                kind = of_node(ast.parse(argument.type_comment, mode="eval").body, self.type_of_class, source)
+            elif each:
                 kind = of_node(comment.argtypes[i - (owner is not None)], self.type_of_class, source)
             default = None
+            count = repeats(getattr(source.function, "__annotations__", {}).get(argument.arg), source)
             if argument.arg in defaults:
                 value = emitter.constant(defaults[argument.arg], tree)
                 if kind.name == "float" and value.type.name == "int":
                     value = Typed(str(float(defaults[argument.arg])), kind)
                 elif kind.name == "List" and value.type.name == "Tuple":
                     value = listed(emitter, value)
+                elif count:
+                    value = several(emitter, value, count)
                 default = (
                     emitter.as_type(value, kind, tree).text.removeprefix(f"annotate({kind}, ").removesuffix(")")
                     if value.type == NONE
                     else value.text
                 )
             here = emitter.name_of(argument.arg)
+            if count:
+                repeated[here] = count
             parameters.append((here, kind, default))
             emitter.variables[argument.arg] = Typed(here, kind)
         returns = None
@@ -189,7 +214,9 @@ class Unit:
         elif comment is not None:
             returns = of_node(comment.returns, self.type_of_class, source)
         emitter.declared = emitter.returns = returns
-        return Signature(name, parameters, returns), emitter
+        made = Signature(name, parameters, returns)
+        made.repeats = repeated
+        return made, emitter
 
     def _annotated(self, emitter: Emitter, source: Source, name: str, node: ast.expr) -> Type:
         """The type of an annotation of a function: what Python made of it, or its text."""
@@ -206,11 +233,7 @@ class Unit:
         else:
             emitter.body(source.tree.body)
         signature.returns = emitter.returns
-        parameters = [
-            f"{n}: {kind}" + ("" if default is None else f"={default}") for n, kind, default in signature.parameters
-        ]
-        head = ", ".join([first, *parameters] if first else parameters)
-        signature.text = [f"def {short}({head}) -> {signature.returns}:", *emitter.lines]
+        signature.text = [_head(signature, short, first), *emitter.lines]
 
     def function_call(self, e: Any, function: Any, node: ast.Call) -> Typed:
         """A call of a function of Python's source."""
@@ -226,15 +249,16 @@ class Unit:
         kinds = {n: kind for n, kind, _ in signature.parameters}
         library = signature.name.startswith("__torch__.torch.")
         parts = []
-        for argument, (_, kind, _) in zip(node.args, signature.parameters, strict=False):
-            parts.append(self._argument(e, argument, kind, library).text)
+        for argument, (name, kind, _) in zip(node.args, signature.parameters, strict=False):
+            parts.append(self._argument(e, argument, kind, library, signature.repeats.get(name, 0)).text)
         for keyword in node.keywords:
             name = e.name_of(keyword.arg) if keyword.arg not in kinds else keyword.arg
             if name not in kinds:
                 if library:
                     raise NotWritable(f"{signature.name} with {keyword.arg}")
                 raise e.refused(f"Unknown keyword argument '{keyword.arg}'", node)
-            parts.append(f"{name}={self._argument(e, keyword.value, kinds[name], library).text}")
+            made = self._argument(e, keyword.value, kinds[name], library, signature.repeats.get(name, 0))
+            parts.append(f"{name}={made.text}")
         given = {n for n, _, _ in signature.parameters[: len(node.args)]} | {str(k.arg) for k in node.keywords}
         missing = [n for n, _, default in signature.parameters if default is None and n not in given]
         if missing:
@@ -243,8 +267,10 @@ class Unit:
             raise NotWritable(f"{signature.name} calls itself and has no annotation of its result")
         return Typed(f"{text}({', '.join(parts)})", signature.returns)
 
-    def _argument(self, e: Any, node: ast.expr, kind: Type, library: bool) -> Typed:
+    def _argument(self, e: Any, node: ast.expr, kind: Type, library: bool, count: int) -> Typed:
         value = e.typed(node, kind)
+        if count:
+            value = several(e, value, count)
         wanted = kind.parts[0] if kind.name == "Optional" else kind
         if wanted.name == "List" and value.type.name == "Tuple":
             value = listed(e, value)
@@ -258,7 +284,9 @@ class Unit:
         """The type of a class of Python, or None if it has none in TorchScript."""
         if cls in self.classes:
             return Type("class", (), self.classes[cls])
-        if issubclass(cls, enum.Enum):
+        if cls in INTERFACES:
+            self._interface(cls)
+        elif issubclass(cls, enum.Enum):
             info = self.classes[cls] = ClassInfo(self.name(cls, cls.__name__), "Enum", cls)
             info.value = of_value(next(iter(cls)).value, self.type_of_class)
             info.members = {m.name: literal(m.value) for m in cls}
@@ -282,19 +310,57 @@ class Unit:
             self._script_class(cls)
         return Type("class", (), self.classes[cls])
 
+    def _interface(self, cls: type) -> None:
+        """Reads an interface: methods without lines."""
+        base = "ModuleInterface" if issubclass(cls, Module) else "Interface"
+        info = self.classes[cls] = ClassInfo(self.name(cls, cls.__name__), base, cls)
+        info.has = self._has
+        for name, function in vars(cls).items():
+            if not inspect.isfunction(function):
+                continue
+            source = Source(function)
+            signature, emitter = self._signature(source, name, Typed("self", Type("class", (), info)))
+            if signature.returns is None:
+                raise emitter.refused("interface declarations must have a return type annotated.", source.tree)
+            if [type(line) for line in source.tree.body] != [ast.Pass]:
+                raise emitter.refused(
+                    "interface declarations should only contain a single 'pass' statement.", source.tree
+                )
+            info.methods[name] = signature
+            signature.text = [_head(signature, name, f"self: {info.name}"), "  pass"]
+
+    def _has(self, cls: ClassInfo, wanted: Signature) -> bool:
+        """Whether a class has the method of an interface."""
+        if cls.is_interface:
+            found = cls.methods.get(wanted.name)
+        elif not cls.base and wanted.name in vars(cls.python):
+            found = self._instance_method(cls, Type("class", (), cls), wanted.name)
+        elif cls.base == "Module" and hasattr(type(cls.module), wanted.name):
+            found = self.method(Modules("self", cls.module, cls), wanted.name)
+        else:
+            return False
+        if found is None or found.returns is None or wanted.returns is None:
+            return False
+        same = [p[:2] for p in found.parameters] == [p[:2] for p in wanted.parameters]
+        return same and fits(found.returns, wanted.returns)
+
     def _script_class(self, cls: type) -> None:
         """Compiles a class that is not a module."""
         if cls.__bases__ != (object,):
             raise NotWritable(f"the class {cls.__name__} derives from another")
         info = self.classes[cls] = ClassInfo(self.name(cls, cls.__name__), "", cls)
         methods = {n: m for n, m in vars(cls).items() if inspect.isfunction(m)}
-        if "__init__" not in methods:
-            raise NotWritable(f"the class {cls.__name__} has no __init__")
         kind = Type("class", (), info)
-        for name in ("__init__", *methods):
-            if name not in info.methods and modifier(methods[name]) != "ignore":
-                info.open = name == "__init__"
-                self._instance_method(info, kind, name)
+        try:
+            for name in sorted(methods, key=lambda name: name != "__init__"):
+                if name not in info.methods and modifier(methods[name]) != "ignore":
+                    info.open = name == "__init__"
+                    self._instance_method(info, kind, name)
+        except (RuntimeError, FrontendError, NotWritable) as error:
+            del self.classes[cls]
+            if not isinstance(error, NotWritable) and self.root not in ("", cls.__module__.partition(".")[0]):
+                raise NotWritable(str(error)) from error  # another library's, written without TorchScript in mind
+            raise
         info.open = False
 
     def _instance_method(self, info: ClassInfo, kind: Type, name: str) -> Signature:
@@ -311,12 +377,19 @@ class Unit:
     def instance_call(self, e: Any, owner: Typed, name: str, node: ast.Call) -> Typed:
         """A call of a method of an instance."""
         info = owner.type.cls
+        if info.is_interface:
+            name = "forward" if name == "__call__" and info.base == "ModuleInterface" else name
+            if name not in info.methods:
+                raise e.refused(f"'{info.name}' object has no attribute or method '{name}'", node)
+            return self._called(e, info.methods[name], f"({owner.text}).{name}", node)
         if info.base:
             raise NotWritable(f"a method of {info.name}")
         return self._called(e, self._instance_method(info, owner.type, name), f"({owner.text}).{name}", node)
 
     def new(self, e: Any, kind: Type, node: ast.Call) -> Typed:
         """A new instance of a class."""
+        if "__init__" not in kind.cls.methods:
+            raise e.refused(f"Class {kind.cls.python.__name__} does not have an __init__ function defined", node)
         name = e.fresh()
         e.write(f"{name} = {kind}.__new__({kind})")
         made = self._called(e, kind.cls.methods["__init__"], f"({name}).__init__", node)
@@ -329,8 +402,6 @@ class Unit:
         """The class of a module: one for all modules of the same class and constants."""
         if id(module) in self.classes:
             return self.classes[id(module)]
-        if any(getattr(module, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
-            raise NotWritable(f"{type(module).__name__} has hooks")
         children = {n: self.module(m) for n, m in module._modules.items() if m is not None}
         key = self._key(module, children)
         if key in self.keys:
@@ -341,6 +412,15 @@ class Unit:
         info = ClassInfo(self.name(python, getattr(module, "original_name", None) or python.__name__), "Module", python)
         info.module, info.children = module, children
         self.classes[id(module)] = self.keys[key] = info
+        for name in children:
+            kind = self._declared_type(module, name)
+            if kind is not None and kind.cls is not None and kind.cls.is_interface:
+                if not kind.cls.is_interface_of(children[name]):
+                    raise RuntimeError(
+                        f"the module '{name}' of {type(module).__name__} is a {type(module._modules[name]).__name__}, "
+                        f"which does not have all methods of {kind.cls.python.__name__}"
+                    )
+                info.interfaces[name] = kind
         if not _of_library(module):
             for name in vars(module):
                 self._attribute_type(info, module, name, quietly=True)
@@ -348,7 +428,7 @@ class Unit:
 
     @staticmethod
     def _key(module: Module, children: dict[str, ClassInfo]) -> Any:
-        parts: list[Any] = [type(module), tuple((n, c.name) for n, c in children.items())]
+        parts: list[Any] = [type(module), tuple((n, c.name) for n, c in children.items()), *_hooks(module)]
         for table in (module._parameters, module._buffers):
             parts.append(tuple((n, v is None) for n, v in table.items()))
         for name, value in vars(module).items():
@@ -367,14 +447,12 @@ class Unit:
             return None
         if any(name in table for table in (module._parameters, module._buffers, module._modules)):
             return None
-        declared = {
-            n: a for cls in reversed(type(module).__mro__) for n, a in vars(cls).get("__annotations__", {}).items()
-        }
         try:
-            if name in declared:
-                kind = of_annotation(declared[name], self.type_of_class, ClassSource(type(module)))
-            else:
-                kind = of_value(vars(module)[name], self.type_of_class)
+            kind = self._declared_type(module, name, False) or of_value(vars(module)[name], self.type_of_class)
+            if kind.cls is not None and kind.cls.is_interface:
+                found = self.type_of_class(type(vars(module)[name]))
+                if found is None or not fits(found, kind):
+                    raise NotWritable(f"the attribute {name} is not a {kind}")
         except NotWritable:
             if quietly:
                 return None
@@ -384,9 +462,24 @@ class Unit:
         info.attributes[name] = kind
         return kind
 
+    def _declared_type(self, module: Module, name: str, quietly: bool = True) -> Type | None:
+        """The type that the class of a module declares for an attribute, or None."""
+        for cls in type(module).__mro__:
+            declared = vars(cls).get("__annotations__", {})
+            if name in declared:
+                try:
+                    return of_annotation(declared[name], self.type_of_class, ClassSource(cls))
+                except NotWritable:
+                    if quietly:
+                        return None
+                    raise
+        return None
+
     def attribute(self, e: Any, owner: Modules, name: str, node: ast.AST) -> Any:
         """`module.name`."""
         module, cls = owner.module, owner.cls
+        if name in cls.interfaces:
+            return Typed(f"{owner.text}.{name}", cls.interfaces[name])
         if name in cls.children:
             return owner.child(name)
         if name in module._modules:
@@ -458,6 +551,74 @@ class Unit:
             raise
         return signature
 
+    def hooks(self, owner: Modules) -> tuple[list[Signature], list[Signature]]:
+        """Compiles the hooks of a module: those before `forward`, and those after."""
+        module, cls = owner.module, owner.cls
+        if getattr(module, "_forward_hooks_with_kwargs", None) or getattr(
+            module, "_forward_pre_hooks_with_kwargs", None
+        ):
+            raise NotWritable(f"{type(module).__name__} has hooks with keyword arguments")
+        found: dict[str, Any] = {}
+        made: list[list[Signature]] = []
+        for (kind, names), functions in zip(cls.hooks.items(), _hooks(module), strict=True):
+            for function in functions:
+                name = getattr(function, "__name__", "")
+                if not name.isidentifier():
+                    raise NotWritable(f"a hook of {type(module).__name__} is not a function of Python")
+                if found.setdefault(name, function) is not function:
+                    what = "Pre-hook" if kind == "forward_pre_hooks" else "Hook"
+                    raise RuntimeError(
+                        f"{what} '{name}' on {type(module).__name__} has at least two different python definitions. "
+                        "Please use unique names for all hooks."
+                    )
+                if hasattr(type(module), name):
+                    raise NotWritable(f"a hook of {type(module).__name__} has the name of a method: {name}")
+            made.append([self._compiled_method(owner, function.__name__, function) for function in functions])
+            names[:] = [function.__name__ for function in functions]
+        return made[0], made[1]
+
+    def module_call(self, e: Any, owner: Modules, node: ast.Call) -> Any:
+        """`module(...)`: its `forward`, and its hooks."""
+        if not any(_hooks(owner.module)):
+            return self.method_call(e, owner, "forward", node)
+        before, after = self.hooks(owner)
+        forward = self.method(owner, "forward")
+        if node.keywords or overloads.of(getattr(type(owner.module), "forward", None)):
+            raise NotWritable("a call, with keywords, of a module with hooks")
+        values = [
+            self._argument(e, argument, kind, False, 0)
+            for argument, (_, kind, _) in zip(node.args, forward.parameters, strict=False)
+        ]
+        given = _tuple(e, values)
+        for hook in before:
+            result = self._hooked(e, owner, hook, [given], node)
+            if result.type.name == "Tuple":
+                given = result
+            elif result.type != NONE:
+                given = _tuple(e, [result])
+        parts = ", ".join(f"{given.text}[{i}]" for i in range(len(given.type.parts)))
+        if forward.returns is None:
+            raise NotWritable(f"{forward.name} calls itself and has no annotation of its result")
+        out = e.kept(Typed(f"{owner.text}.forward({parts})", forward.returns))
+        for hook in after:
+            result = self._hooked(e, owner, hook, [given, out], node)
+            out = out if result.type == NONE else result
+        return out
+
+    def _hooked(self, e: Any, owner: Modules, hook: Signature, given: list[Typed], node: ast.Call) -> Typed:
+        """What a hook returns."""
+        if len(hook.parameters) != len(given):
+            raise e.refused(f"the hook '{hook.name}' takes {len(hook.parameters)} arguments, not {len(given)}", node)
+        texts = [e.as_type(v, kind, node).text for v, (_, kind, _) in zip(given, hook.parameters, strict=True)]
+        function = Signature(f"{owner.cls.name}.{hook.name}", hook.parameters, hook.returns)
+        function.text = hook.text  # PyTorch calls hooks as functions, with the module
+        self.functions[function.name] = function
+        value = Typed(f"{function.name}({', '.join([owner.text, *texts])})", hook.returns or NONE)
+        if value.type == NONE:
+            e.write(value.text)
+            return value
+        return e.kept(value)
+
     def method_call(self, e: Any, owner: Modules, name: str, node: ast.Call) -> Any:
         """A call of a method of a module."""
         if name in ("values", "keys", "items", "children") and name not in vars(type(owner.module)).get(
@@ -517,6 +678,26 @@ class _Names(Modules):
     def listed(self) -> list[Any]:
         """The names."""
         return [Object(name) for name in self.module._modules]
+
+
+def _head(signature: Signature, name: str, first: str) -> str:
+    """The line that begins a function. `first`: its first parameter, if it is a method."""
+    parameters = [
+        f"{n}: {kind}" + ("" if default is None else f"={default}") for n, kind, default in signature.parameters
+    ]
+    return f"def {name}({', '.join([first, *parameters] if first else parameters)}) -> {signature.returns}:"
+
+
+def _hooks(module: Module) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The hooks of a module that run before `forward`, and after it."""
+    before, after = (getattr(module, f"_forward{kind}_hooks", None) or {} for kind in ("_pre", ""))
+    return tuple(before.values()), tuple(after.values())
+
+
+def _tuple(e: Any, values: list[Typed]) -> Typed:
+    """Values as a tuple that has a name."""
+    inside = ", ".join(v.text for v in values)
+    return e.kept(Typed(f"({inside}{',' if len(values) == 1 else ''})", Type("Tuple", tuple(v.type for v in values))))
 
 
 def modifier(function: Any) -> str:

@@ -74,9 +74,13 @@ class Modules:
 
 
 class Test(NamedTuple):
-    """A condition: its text, its value if it is known, and what it says of variables if it holds or does not."""
+    """A condition: its text, its value if it is known, and what it says of variables if it holds or does not.
+
+    Its text is a variable (`named`) where it takes several lines: a reader does not see there what it says of others.
+    """
 
     text: str
     static: bool | None = None
     if_true: tuple[tuple[str, Type], ...] = ()
     if_false: tuple[tuple[str, Type], ...] = ()
+    named: bool = False
