@@ -187,7 +187,8 @@ class Server:
         if line not in ("bye", "apart"):
             raise ValueError
         peer.bye = peer.finalized = True
-        if not self.end and (line == "apart" or sum(p.bye for p in self.peers) == self.size):
+        all_ready = sum(p.bye for p in self.peers) == self.size and not self.gone
+        if not self.end and (line == "apart" or all_ready):
             self.end = "end" if line == "bye" else "apart"
             if self.end == "end":
                 for other in self.peers:
