@@ -204,8 +204,11 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 
 def _is_placeholder(frame: FrameType) -> bool:
-    """Whether a frame is that of a function which has just been compiled, and calls it (dispatch/codegen.py)."""
-    made_in = frame.f_globals.get("__name__", "")
+    """Whether a frame is that of a function which has just been compiled, and calls it (dispatch/codegen.py), or which
+    passes its arguments on to the `original` that it wraps (distributed/tensor/ops/composites.py)."""
+    made_in, code = frame.f_globals.get("__name__", ""), frame.f_code
+    if "original" in code.co_freevars and code.co_flags & CO_VARARGS and made_in.partition(".")[0] == "tensorgrad":
+        return True
     return made_in in _MAKERS and not frame.f_code.co_filename.startswith("<tensorgrad generated")
 
 

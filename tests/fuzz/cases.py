@@ -167,13 +167,15 @@ class Draw:
         made = tuple(1 if self.chance(0.3) else n for n in shape)
         return made[self.one(0, 0, 1, 2) :] if made else made
 
-    def array(self, shape, dtype: str | None = None, *, values: str | None = None, **more) -> str:
+    def array(
+        self, shape, dtype: str | None = None, *, values: str | None = None, layouts: tuple[str, ...] = LAYOUTS, **more
+    ) -> str:
         """Adds an array to the case and returns its name.
 
-        Options are those of `Array`; with `written`, the call writes to it.
+        Options are those of `Array`; with `written`, the call writes to it. `layouts` are those that it may have.
         """
         grad, written = more.pop("grad", True), more.pop("written", False)
-        layout = "plain" if self.chance(0.55) else self.one(*LAYOUTS)
+        layout = "plain" if self.chance(0.55) else self.one(*layouts)
         if written and layout in ("read-only", "expanded", "all expanded"):
             layout = "plain"
         dtype = dtype or self.dtype

@@ -14,7 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 import tensorgrad as torch
-from tests.fuzz.cases import Draw
+from tests.fuzz.cases import LAYOUTS, Draw
 
 
 class Family(NamedTuple):
@@ -29,6 +29,7 @@ class Family(NamedTuple):
     sums: bool = False  # multiplies infinities and zeros, so only finite results are compared
 
 
+VARIED = tuple(layout for layout in LAYOUTS if "expanded" not in layout)  # layouts of arrays whose values differ
 INFINITE = ("infinite",)  # without values at a dtype's limits, where overflow depends on the order of a sum
 
 
@@ -431,16 +432,18 @@ def attentions(d: Draw) -> str:
         length, source = 70, d.one(250, 65)
     dims = (lead, heads) if d.chance(0.8) else (lead,)
     if d.chance(0.2):  # as layers call it, with parts of one projection, whose gradients lie in one array, too
-        x = d.array((lead, length, 3 * heads * width), values=d.one("normal", "normal", "whole", "ones"))
+        x = d.array((lead, length, 3 * heads * width), values=d.one("normal", "normal", "whole"), layouts=VARIED)
         parts = d.one(
             f"p.reshape({lead}, {length}, {heads}, {width}).transpose(1, 2) for p in {x}.split({heads * width}, 2)",
             f"{x}.reshape({lead}, {length}, 3, {heads}, {width}).permute(2, 0, 3, 1, 4).unbind()",
         )
         return f"F.scaled_dot_product_attention(*({parts}), None, 0.0, {d.chance(0.5)})"
-    # Values of about one: with others, one key gets all the weight and the rest is rounding error.
-    q, k, v = (
-        d.array((*dims, *form), values=d.one("normal", "normal", "whole", "ones"))
-        for form in ((length, width), (source, width), (source, values))
+    # Values of about one: with others, one key gets all the weight and the rest is rounding error. So are gradients
+    # where all keys, or all values, are the same.
+    q = d.array((*dims, length, width), values=d.one("normal", "normal", "whole", "ones"))
+    k, v = (
+        d.array((*dims, source, size), values=d.one("normal", "normal", "whole"), layouts=VARIED)
+        for size in (width, values)
     )
     way = d.one("none", "none", "causal", "bool", "float")
     mask = "None"

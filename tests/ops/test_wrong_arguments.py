@@ -130,6 +130,13 @@ def test_errors_read_as_in_pytorch(name):
     alike(scenario)()
 
 
+def test_positions_are_those_of_the_program_where_methods_are_wrapped():
+    import tensorgrad.distributed.tensor
+
+    with pytest.raises(TypeError, match=r"^add\(\): argument 'other' \(position 1\) must be Tensor, not str$"):
+        tensorgrad.ones(2).add("a")
+
+
 MATRICES = {
     "rank 1": [[1.0, 2.0], [2.0, 4.0]],
     "zeros": [[0.0, 0.0], [0.0, 0.0]],
