@@ -18,7 +18,7 @@ FAMILIES = (
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
     "sparse_parts",
     *("sparse." + name for name in (
-        "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
+        "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers", "solve",
     )),
     *("pytorch." + name for name in (
         "removed", "native", "integer_products", "quantized_tensors", "storage_values", "external_memory", "absent",
