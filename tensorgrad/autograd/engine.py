@@ -119,9 +119,10 @@ def _run_plain(roots, keep_graph: bool) -> list | None:
                     grad = fit(grad, shape, dtype, node, (edges, edge))
                 slots = grads.get(target)
                 if slots is None:
-                    slots = grads[target] = [None] * len(target.outputs)
+                    grads[target] = [grad] if len(target.outputs) == 1 else _only(grad, nr, len(target.outputs))
                     heappush(ready, (-target.sequence_nr, target))
-                slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
+                else:
+                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
             elif target.__class__ in PLAIN and target._hooks is None and grad is not None:
                 if target._requires_grad is not True:
                     continue  # detached or no longer requires grad; or a view created without grad
@@ -216,6 +217,13 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
 
 
 LOOPS = _run_plain.__code__, _run_carefully.__code__  # in whose frames `node` is the one that runs
+
+
+def _only(grad, nr: int, count: int) -> list:
+    """The gradients of a node's outputs, of which one has arrived."""
+    slots: list = [None] * count
+    slots[nr] = grad
+    return slots
 
 
 def _index_of(edges, edge) -> int:
