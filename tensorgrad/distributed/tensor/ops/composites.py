@@ -220,6 +220,8 @@ def _write(function: Any, name: str, target: Any, *args: Any, **options: Any) ->
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
+# What takes the place of a method or function calls it `original`: by that name messages pass over it, to the program's
+# own call (overriding/caller_arguments.py).
 
 _METHODS: dict[str, Any] = {}  # those of Tensor, and a few of this file
 
