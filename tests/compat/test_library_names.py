@@ -1,6 +1,7 @@
 """Names of PyTorch's that libraries use, which no test of another part reaches."""
 
 import collections
+import importlib
 import inspect
 
 import pytest
@@ -275,7 +276,7 @@ def test_tensors_of_subclasses_are_rebuilt_as_files_say(torch):
 def test_wrappers_that_shard_are_modules_also_to_mocks(torch):
     from unittest.mock import Mock
 
-    wrapper = torch.distributed.fsdp.FullyShardedDataParallel
+    wrapper = importlib.import_module(f"{torch.__name__}.distributed.fsdp").FullyShardedDataParallel
     model = Mock(spec=wrapper)
     model.modules.return_value = [model]
     told = issubclass(wrapper, torch.nn.Module), isinstance(model, wrapper), isinstance(torch.nn.Linear(1, 1), wrapper)

@@ -308,6 +308,7 @@ def test_fetchers_as_torchdata_uses_them(torch):
 
 
 def test_a_class_that_only_refuses_is_not_counted_as_present():
-    state, place, reason = found("torch.distributed.fsdp.FullyShardedDataParallel.state_dict_type")
-    assert (state, place) == (REFUSED, "torch.distributed.fsdp.FullyShardedDataParallel") and "fully_shard" in reason
+    state, place, reason = found("torch.distributed.fsdp.DataParallelMeshDims.shard")
+    assert (state, place) == (REFUSED, "torch.distributed.fsdp.DataParallelMeshDims") and "fully_shard" in reason
+    assert found("torch.distributed.fsdp.FullyShardedDataParallel.state_dict_type").state == PRESENT
     assert found("torch.utils.data.graph_settings.apply_sharding").state == PRESENT

@@ -10,7 +10,14 @@ import tensorgrad as torch  # noqa: E402
 import tensorgrad.distributed as dist  # noqa: E402
 from tensorgrad import nn  # noqa: E402
 from tensorgrad.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict  # noqa: E402
-from tensorgrad.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard  # noqa: E402
+from tensorgrad.distributed.fsdp import (  # noqa: E402
+    CPUOffload,
+    CPUOffloadPolicy,
+    FullyShardedDataParallel,
+    OffloadPolicy,
+    fully_shard,
+)
+from tensorgrad.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: E402
 from tensorgrad.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module  # noqa: E402
 
 dist.init_process_group("nccl")
@@ -60,6 +67,18 @@ for policy, home in ((OffloadPolicy(), "cuda"), (CPUOffloadPolicy(), "cpu")):
     assert {p.to_local().device.type for p in made.parameters()} == {home}
     check(made)
     assert {p.to_local().device.type for p in made.parameters()} == {home}
+for keeps, offload, home in ((False, False, "cuda"), (True, False, "cuda"), (True, True, "cpu")):
+    made = FullyShardedDataParallel(
+        model(), device_id=here, use_orig_params=keeps, cpu_offload=CPUOffload(offload),
+        auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
+    )  # fmt: skip
+    check(made)
+    assert {p.device.type for p in made.parameters()} == {home}
+    plain = made.state_dict()
+    assert {p.device for p in plain.values()} == {here} and made.clip_grad_norm_(1.0) == 0
+    made.load_state_dict({name: value.cpu() * 2 for name, value in plain.items()})
+    with FullyShardedDataParallel.summon_full_params(made):
+        assert all(torch.equal(p, plain[name] * 2) for name, p in made.named_parameters())
 plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
 check(parallelize_module(model().to(here), mesh, plan), x.to(here), y)
 

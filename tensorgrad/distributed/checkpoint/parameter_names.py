@@ -1,4 +1,4 @@
-"""The names that parameters have in the model that was wrapped: without the `module.` of DistributedDataParallel."""
+"""The names that parameters have in the model that was wrapped: without what the wrappers add."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.distributed.fsdp import FSDPModule
+from tensorgrad.distributed.fsdp.model_states import WRAPPED
 
 __all__ = ["named_states", "names_of_parameters", "plain_name", "submodule_prefixes"]
 
@@ -20,7 +21,8 @@ def plain_name(model: Any, key: str) -> str:
     """
     here, kept = model, []
     for part in key.split("."):
-        if not (isinstance(here, torch.nn.parallel.DistributedDataParallel) and part == "module"):
+        in_ddp = isinstance(here, torch.nn.parallel.DistributedDataParallel) and part == "module"
+        if not in_ddp and part != WRAPPED:
             kept.append(part)
         here = getattr(here, part, None)
     return ".".join(kept)

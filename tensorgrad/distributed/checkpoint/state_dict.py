@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.distributed.checkpoint import optimizer_states
+from tensorgrad.distributed.checkpoint import fully_sharded, optimizer_states
 from tensorgrad.distributed.checkpoint.parameter_names import (
     named_states,
     names_of_parameters,
@@ -97,7 +97,7 @@ def get_model_state_dict(
     """Returns the model's state dict, with the names of the model that was wrapped or sharded.
 
     Args:
-        model: a module, also in DistributedDataParallel or after `fully_shard`.
+        model: a module, also in DistributedDataParallel or FullyShardedDataParallel, or after `fully_shard`.
         submodules: deprecated: only what belongs to these.
         options: how it is made. With `full_state_dict`, all ranks must call this.
 
@@ -106,7 +106,7 @@ def get_model_state_dict(
     ['weight', 'bias']
     """
     options = _checked(options)
-    with torch.no_grad():
+    with torch.no_grad(), fully_sharded.in_pieces(model):
         own = model.state_dict()
         state = {plain_name(model, key): value for key, value in own.items()}
         if submodules:
@@ -173,7 +173,10 @@ def _optimizer_state(model: Any, optimizers: tuple[Optimizer, ...], options: Sta
     if not optimizers:
         return {}
     with torch.no_grad():
-        state = optimizer_states.named_state(optimizers, names_of_parameters(model))
+        if fully_sharded.is_wrapped(model):
+            state = fully_sharded.named_state(model, optimizers)
+        else:
+            state = optimizer_states.named_state(optimizers, names_of_parameters(model))
         if options.flatten_optimizer_state_dict:
             state = optimizer_states.flattened(state)
         return _as_asked(state, options)
@@ -248,7 +251,7 @@ def _with_names(model: Any, state: dict[Any, Any]) -> dict[str, Any]:
 def _load_model_state(model: Any, state: dict[str, Any], options: StateDictOptions) -> _IncompatibleKeys:
     if not state and not options.broadcast_from_rank0:
         return _IncompatibleKeys([], [])
-    with torch.no_grad():
+    with torch.no_grad(), fully_sharded.in_pieces(model):
         names = named_states(model)
         own = {names[key]: value for key, value in model.state_dict().items()}
         if options.broadcast_from_rank0:
@@ -307,6 +310,12 @@ def _load_optimizer_state(
             f"{state}"
         )
     with torch.no_grad():
+        if fully_sharded.is_wrapped(model):
+            if options.broadcast_from_rank0:
+                state = broadcast_whole(state, lambda path, tensor: tensor)
+            for optimizer in optimizers:
+                fully_sharded.load_optimizer(model, optimizer, state, options.strict)
+            return
         names = names_of_parameters(model)
         if options.broadcast_from_rank0:
             for optimizer in optimizers:

@@ -5,7 +5,5 @@ from __future__ import annotations
 from tensorgrad.distributed.fsdp.absent import *
 from tensorgrad.distributed.fsdp.api import *
 from tensorgrad.distributed.fsdp.fully_shard import *
+from tensorgrad.distributed.fsdp.fully_sharded_data_parallel import *
 from tensorgrad.distributed.fsdp.policies import *
-from tensorgrad.system.lazy_modules import later as _later
-
-_later(__name__, ("fully_sharded_data_parallel", "wrap"))

@@ -1,7 +1,4 @@
-"""`torch.distributed.fsdp.api`: the settings of PyTorch's first `FullyShardedDataParallel`.
-
-Libraries make them before they decide whether to use that class, which is not included (absent.py).
-"""
+"""`torch.distributed.fsdp.api`: the settings of `FullyShardedDataParallel`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,12 @@ __all__ = [
 
 
 class ShardingStrategy(Enum):
-    """What is divided."""
+    """What is divided among the ranks.
+
+    `FULL_SHARD` divides parameters, gradients and the optimizer's state; `SHARD_GRAD_OP` keeps the gathered parameters
+    between forward and backward; `NO_SHARD` divides nothing. `HYBRID_SHARD` and `_HYBRID_SHARD_ZERO2` are the first two
+    within groups of ranks, which are replicas of each other.
+    """
 
     FULL_SHARD = auto()
     SHARD_GRAD_OP = auto()
@@ -32,7 +34,7 @@ class ShardingStrategy(Enum):
 
 
 class BackwardPrefetch(Enum):
-    """When parameters are gathered for backward."""
+    """When parameters are gathered for backward. Here they are when backward needs them."""
 
     BACKWARD_PRE = auto()
     BACKWARD_POST = auto()
@@ -46,7 +48,7 @@ class OptimStateKeyType(Enum):
 
 
 class StateDictType(Enum):
-    """The forms of state dictionaries."""
+    """The forms of state dictionaries: whole tensors, the ranks' vectors, or `DTensor`s of rows."""
 
     FULL_STATE_DICT = auto()
     LOCAL_STATE_DICT = auto()
@@ -55,7 +57,17 @@ class StateDictType(Enum):
 
 @dataclass
 class MixedPrecision:
-    """The dtypes to compute and to communicate in; `fully_shard` takes a `MixedPrecisionPolicy`."""
+    """The dtypes of a `FullyShardedDataParallel`; `fully_shard` takes a `MixedPrecisionPolicy`.
+
+    Args:
+        param_dtype: of the gathered parameters, and so of the computation.
+        reduce_dtype: in which gradients are averaged; `param_dtype` if None.
+        buffer_dtype: of floating-point buffers.
+        keep_low_precision_grads: whether gradients keep the dtype in which they were averaged.
+        cast_forward_inputs: whether floating-point arguments of forward are cast to `param_dtype`.
+        cast_root_forward_inputs: the same for the wrapper that is not inside another one.
+        _module_classes_to_ignore: modules of these classes compute in float32, with an `auto_wrap_policy`.
+    """
 
     param_dtype: dtype | None = None
     reduce_dtype: dtype | None = None
@@ -68,7 +80,7 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Whether parameters stay on the CPU; `fully_shard` takes a `CPUOffloadPolicy`."""
+    """Whether the ranks' parts are kept in main memory; `fully_shard` takes a `CPUOffloadPolicy`."""
 
     offload_params: bool = False
 

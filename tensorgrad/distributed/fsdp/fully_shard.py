@@ -9,29 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.autograd.saved_tensor_hooks import saved_tensors_hooks
 from tensorgrad.distributed.device_mesh import DeviceMesh
-from tensorgrad.distributed.fsdp.param_group import ParamGroup
+from tensorgrad.distributed.fsdp.around_forward import State, after_forward, before_forward
+from tensorgrad.distributed.fsdp.param_group import ParamGroup, divided_over
 from tensorgrad.distributed.fsdp.policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from tensorgrad.distributed.tensor.dtensor import default_mesh
-from tensorgrad.distributed.utils import _apply_to_tensors
 from tensorgrad.nn.container import ModuleDict, ModuleList
 from tensorgrad.nn.module import Module
-from tensorgrad.rows.switches import LOCAL
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method", "share_comm_ctx"]
 
 DEFAULT_PRECISION, DEFAULT_OFFLOAD = MixedPrecisionPolicy(), OffloadPolicy()
-
-
-class State:
-    """What `fully_shard` knows of one module."""
-
-    def __init__(self, group: ParamGroup, policy: MixedPrecisionPolicy, reshard: bool | None) -> None:
-        self.group, self.policy, self.reshard = group, policy, reshard
-        self.forward_prefetch: list[ParamGroup] = []
-        self.backward_prefetch: list[ParamGroup] = []
-        self.hooks: list[saved_tensors_hooks] = []
 
 
 class UnshardHandle:
@@ -243,9 +231,8 @@ def fully_shard(
     mesh = default_mesh(mesh)
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
-    group = ParamGroup(
-        _own_parameters(module, ignored_params or set()), mesh, mp_policy, isinstance(offload_policy, CPUOffloadPolicy)
-    )
+    own, offload = _own_parameters(module, ignored_params or set()), isinstance(offload_policy, CPUOffloadPolicy)
+    group = divided_over(mesh, own, mp_policy, offload)
     cls = type(module)
     module.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
     reshard = None if reshard_after_forward is None else bool(reshard_after_forward)
@@ -276,65 +263,12 @@ def _own_parameters(module: Any, ignored: set) -> list[tuple[Any, list]]:
     return list(found.values())
 
 
-# --- around forward ---------------------------------------------------------------------------------------------------
-
-
 def _before(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    state = module._fsdp
-    state.group.gather()
-    for group in state.forward_prefetch:
-        group.start()
-    hooks = _hooks(state)
-    state.hooks.append(hooks)
-    hooks.__enter__()
-    if state.group.device.type != "cpu":
-        args, kwargs = _apply_to_tensors(lambda tensor: tensor.to(state.group.device), (args, kwargs))
-    dtype = state.policy.param_dtype
-    if dtype is not None and state.policy.cast_forward_inputs:
-        args, kwargs = _cast(args, dtype), _cast(kwargs, dtype)
-    return args, kwargs
+    return before_forward(module._fsdp, args, kwargs)
 
 
 def _after(module: Any, args: tuple, output: Any) -> Any:
-    state = module._fsdp
-    if state.hooks:
-        state.hooks.pop().__exit__()
-    if state.reshard:
-        state.group.release()
-    return output if state.policy.output_dtype is None else _cast(output, state.policy.output_dtype)
-
-
-def _hooks(state: State) -> saved_tensors_hooks:
-    """Packs gathered parameters; other tensors go through the hooks that were there before."""
-    group = state.group
-    outer = LOCAL.saved_hooks[-1] if LOCAL.saved_hooks else (lambda tensor: tensor, lambda tensor: tensor)
-
-    def pack(tensor: Any) -> Any:
-        packed = group.pack(tensor)
-        return (None, outer[0](tensor)) if packed is None else (packed, None)
-
-    def unpack(saved: Any) -> Any:
-        packed, other = saved
-        if packed is None:
-            return outer[1](other)
-        if not group.gathered:
-            group.gather()
-            for following in state.backward_prefetch:
-                following.start()
-        return group.unpack(*packed[1:])
-
-    return saved_tensors_hooks(pack, unpack)
-
-
-def _cast(value: Any, dtype: Any) -> Any:
-    """Floating-point tensors in nested arguments, cast."""
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_cast(item, dtype) for item in value)
-    return value
+    return after_forward(module._fsdp, output)
 
 
 def register_fsdp_forward_method(module: Any, method_name: str) -> None:
@@ -358,12 +292,12 @@ def register_fsdp_forward_method(module: Any, method_name: str) -> None:
     inner: Callable = method
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _before(module, args, kwargs)
+        args, kwargs = before_forward(module._fsdp, args, kwargs)
         result: Any = None
         try:
             result = inner(*args, **kwargs)
         finally:
-            result = _after(module, args, result)
+            result = after_forward(module._fsdp, result)
         return result
 
     setattr(module, method_name, wrapped)

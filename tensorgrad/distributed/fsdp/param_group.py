@@ -9,7 +9,7 @@ them is packed as "so and so many elements of that parameter" (`pack`), and they
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tensorgrad.nn.parameter import Parameter
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import share
 
-__all__ = ["ParamGroup"]
+__all__ = ["ParamGroup", "divided_over"]
 
 
 class Sharded:
@@ -73,6 +73,16 @@ class Sharded:
             self.show(self.sharded)
 
     @property
+    def local(self) -> Any:
+        """The values of the piece."""
+        return self.sharded._local_tensor
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are wanted."""
+        return self.sharded.requires_grad
+
+    @property
     def has_gradient(self) -> bool:
         """Whether a gradient of the whole has arrived."""
         return self.whole is not None and self.whole._grad is not None
@@ -86,6 +96,10 @@ class Sharded:
         """Makes this the parameter that modules have."""
         for module, name in self.places:
             module._parameters[name] = parameter
+
+    def show_piece(self) -> None:
+        """What modules have while the whole is not there."""
+        self.show(self.sharded)
 
 
 def divided_again(layout: DTensorSpec, mesh: DeviceMesh) -> DTensorSpec:
@@ -107,25 +121,47 @@ def divided_again(layout: DTensorSpec, mesh: DeviceMesh) -> DTensorSpec:
     return DTensorSpec(both, (*[Replicate()] * (mesh.ndim - 1), own, *layout.placements), layout.shape)
 
 
+def divided_over(
+    mesh: DeviceMesh, parameters: list[tuple[Any, list]], policy: MixedPrecisionPolicy, offload: bool
+) -> ParamGroup:
+    """The group of parameters that `fully_shard` divides over the last dimension of a mesh.
+
+    Args:
+        mesh: the ranks.
+        parameters: each with all (module, name) that have it.
+        policy: dtypes.
+        offload: whether pieces are kept in main memory.
+    """
+    device = torch.device(mesh.device_type)  # where parameters are gathered
+    if device.type == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device())
+    made = []
+    for parameter, places in parameters:
+        sharded = Sharded(parameter, mesh, policy.param_dtype, torch.device("cpu") if offload else device)
+        sharded.places = places
+        sharded.show_piece()
+        made.append(sharded)
+    return ParamGroup(
+        made, mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None, device, policy
+    )
+
+
 class ParamGroup:
-    """The parameters that are gathered and divided together."""
+    """The parameters that are gathered and divided together.
+
+    Args:
+        parameters: their pieces.
+        group: the ranks that have the pieces.
+        replicas: the ranks that have the same pieces, if there are any.
+        device: where parameters are gathered.
+        policy: dtypes.
+    """
 
     def __init__(
-        self, parameters: list[tuple[Any, list]], mesh: Any, policy: MixedPrecisionPolicy, offload: bool
+        self, parameters: list[Any], group: Any, replicas: Any, device: Any, policy: MixedPrecisionPolicy
     ) -> None:
-        self.mesh, self.policy = mesh, policy
-        self.device = torch.device(mesh.device_type)  # where parameters are gathered
-        if self.device.type == "cuda":
-            self.device = torch.device("cuda", torch.cuda.current_device())
-        home = torch.device("cpu") if offload else self.device  # where the pieces are
-        self.group = mesh.get_group(mesh.ndim - 1)
-        self.replicas = mesh.get_group(0) if mesh.ndim == 2 else None
-        self.parameters: list[Sharded] = []
-        for parameter, places in parameters:
-            made = Sharded(parameter, mesh, policy.param_dtype, home)
-            made.places = places
-            made.show(made.sharded)
-            self.parameters.append(made)
+        self.parameters, self.group, self.replicas = parameters, group, replicas
+        self.device, self.policy = device, policy
         self.gathered, self.pending = False, None  # type: bool, Any
         self.sync = self.reshard_after_backward = True
         self.divide = 0.0  # the factor that replaces the number of ranks, if it is set
@@ -152,7 +188,7 @@ class ParamGroup:
             at = 0
             with torch.no_grad():
                 for p in chosen:
-                    piece = p.sharded._local_tensor.reshape(-1)
+                    piece = p.local.reshape(-1)
                     mine[at : at + piece.numel()].copy_(piece)
                     at += p.padded
             everyone = torch.empty(self.group.size(), at, dtype=dtype, device=self.device)
@@ -167,24 +203,30 @@ class ParamGroup:
         self.start()
         self.storages = {}
         for work, chosen, everyone in self.pending or ():
-            work.wait()
-            at = 0
-            for p in chosen:
-                rows = everyone._array[:, at : at + p.padded].reshape(-1, *p.shape[1:])[: p.shape[0]]
-                self._fill(p, STORAGES[rows.__class__].xp.ascontiguousarray(rows).reshape(p.shape))
-                at += p.padded
+            if work is not None:
+                work.wait()
+            for p, array in zip(chosen, self._wholes(chosen, everyone._array), strict=True):
+                self._fill(p, array)
         for number, p in enumerate(self.parameters):
             self.storages[id(p.whole._storage)] = number
         self.pending, self.gathered = None, True
 
-    def _fill(self, p: Sharded, array: Any) -> None:
+    def _wholes(self, chosen: list[Any], everyone: Any) -> Iterator[Any]:
+        """The arrays of parameters, from the pieces of all ranks."""
+        at = 0
+        for p in chosen:
+            rows = everyone[:, at : at + p.padded].reshape(-1, *p.shape[1:])[: p.shape[0]]
+            yield STORAGES[rows.__class__].xp.ascontiguousarray(rows).reshape(p.shape)
+            at += p.padded
+
+    def _fill(self, p: Any, array: Any) -> None:
         if p.whole is None:
             p.whole = p.make_whole(share(array, STORAGES[array.__class__].of(array)))
             number = self.parameters.index(p)
-            if p.sharded.requires_grad:
+            if p.requires_grad:
                 p.whole.register_post_accumulate_grad_hook(lambda whole: self._arrived(number))
         p.whole._array, p.whole._memory = array, STORAGES[array.__class__].of(array)
-        p.whole._requires_grad = p.sharded.requires_grad
+        p.whole._requires_grad = p.requires_grad
         p.show(p.whole)
 
     def release(self) -> None:
@@ -195,7 +237,7 @@ class ParamGroup:
             array = p.whole._array
             xp = STORAGES[array.__class__].xp
             p.whole._array, p.whole._memory = xp.broadcast_to(xp.zeros((), array.dtype), p.shape), None
-            p.show(p.sharded)
+            p.show_piece()
         self.gathered, self.storages = False, {}
 
     # --- what the graph saves ---
@@ -221,7 +263,7 @@ class ParamGroup:
         """Called when the backward pass reaches the module: gradients of all parameters are awaited."""
         if not self.queued:
             for group in self.family or [self]:
-                group.waiting = {i for i, p in enumerate(group.parameters) if p.sharded.requires_grad}
+                group.waiting = {i for i, p in enumerate(group.parameters) if p.requires_grad}
                 Variable._execution_engine.queue_callback(group.finish)
                 group.queued = True
 
@@ -239,17 +281,21 @@ class ParamGroup:
     def _reduce(self) -> None:
         """Averages the gradients over the ranks; each keeps its piece. Then the parameters are released."""
         if self.sync:
-            given = [p for p in self.parameters if p.sharded.requires_grad and (self.family or p.has_gradient)]
-            for dtype in sorted({p.dtype for p in given}, key=str):
-                self._reduce_scatter([p for p in given if p.dtype is dtype])
+            self._reduce_gradients()
         self.waiting = set()
         if self.reshard_after_backward:
             self.release()
 
+    def _reduce_gradients(self) -> None:
+        given = [p for p in self.parameters if p.requires_grad and (self.family or p.has_gradient)]
+        for dtype in sorted({p.dtype for p in given}, key=str):
+            self._reduce_scatter([p for p in given if p.dtype is dtype])
+
     def forget(self) -> None:
         """Drops what an interrupted pass has left: gathered parameters, gradients that were not divided yet."""
         for work, _, _ in self.pending or ():
-            work.wait()
+            if work is not None:
+                work.wait()
         self.pending, self.waiting, self.queued = None, set(), False
         for p in self.parameters:
             p.reduced = None
@@ -284,7 +330,7 @@ class ParamGroup:
             self.on_reduced(mine)
         at = 0
         for p in given:
-            own = p.sharded._local_tensor
+            own = p.local
             piece = mine[at : at + own.numel()].reshape(own.shape).to(own.device, own.dtype, copy=True)
             p.sharded._grad = piece if p.sharded._grad is None else p.sharded._grad + piece
             at += p.padded
