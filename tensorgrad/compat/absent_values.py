@@ -223,6 +223,13 @@ def without_wrappers(tensor_name: str) -> str:
     return tensor_name.replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", "")
 
 
+class TritonSettings:
+    """Settings of PyTorch's compiler for kernels in Triton: programs set them, and nothing reads them."""
+
+    cudagraphs = debug_sync_graph = debug_sync_kernel = False
+    cudagraph_trees = unique_kernel_names = True
+
+
 class TypeStore:
     """The types of scripted modules, which programs forget to free memory: none is kept here."""
 

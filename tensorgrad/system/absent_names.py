@@ -221,7 +221,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._higher_order_ops.out_dtype.out_dtype": (REFUSES, "torchao", _COMPILED),
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.max_autotune_gemm_search_space": (VALUE, "torchao, where triton is installed", "DEFAULT"),
-    "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
+    "torch._inductor.config.triton": (MADE, "programs, which set what is in it", "TritonSettings"),
     "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
     "torch._inductor.ir.TensorBox": (REFUSES, "torchao, deepspeed", _COMPILED),
     "torch._inductor.lowering.register_lowering": (SAME, "torchao, deepspeed", _COMPILED),
