@@ -407,10 +407,7 @@ LIBRARIES = (
             one_in=5,
         ),
         quick=True,
-        gaps=(
-            "FullyShardedDataParallel raises an error when it is made: so do the strategies that use it",
-            "own tests: one looks for threads that were left, and finds a store's, which PyTorch has in C++",
-        ),
+        gaps=("own tests: one looks for threads that were left, and finds a store's, which PyTorch has in C++",),
     ),
     Library(
         "linear-operator",
