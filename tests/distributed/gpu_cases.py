@@ -15,6 +15,9 @@ from tensorgrad.distributed.fsdp import (  # noqa: E402
     CPUOffloadPolicy,
     FullyShardedDataParallel,
     OffloadPolicy,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictType,
     fully_shard,
 )
 from tensorgrad.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: E402
@@ -79,6 +82,15 @@ for keeps, offload, home in ((False, False, "cuda"), (True, False, "cuda"), (Tru
     made.load_state_dict({name: value.cpu() * 2 for name, value in plain.items()})
     with FullyShardedDataParallel.summon_full_params(made):
         assert all(torch.equal(p, plain[name] * 2) for name, p in made.named_parameters())
+    optimizer = torch.optim.Adam(made.parameters())
+    made(x[mine]).sum().backward()
+    optimizer.step()
+    config = ShardedStateDictConfig(offload_to_cpu=True), ShardedOptimStateDictConfig(offload_to_cpu=True)
+    with FullyShardedDataParallel.state_dict_type(made, StateDictType.SHARDED_STATE_DICT, *config):
+        pieces, states = made.state_dict(), made.optim_state_dict(made, optimizer)
+        assert {p.to_local().device.type for p in pieces.values()} == {"cpu"}
+        assert not made.load_state_dict(pieces).missing_keys
+        made.optim_state_dict_to_load(made, optimizer, states, load_directly=True)
 plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
 check(parallelize_module(model().to(here), mesh, plan), x.to(here), y)
 

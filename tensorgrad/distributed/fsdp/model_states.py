@@ -12,10 +12,10 @@ from tensorgrad.distributed.device_mesh import DeviceMesh
 from tensorgrad.distributed.fsdp.api import StateDictConfig, StateDictType
 from tensorgrad.distributed.fsdp.flat_group import FLAT_PARAM, FlatGroup
 from tensorgrad.distributed.tensor._utils import compute_local_shape_and_global_offset
-from tensorgrad.distributed.tensor.dtensor import DTensor
+from tensorgrad.distributed.tensor.dtensor import DTensor, as_dtensor
 from tensorgrad.distributed.tensor.placement_types import Replicate, Shard
 
-__all__ = ["PREFIX", "WRAPPED", "clean", "in_rows", "local_part", "reform", "renamed", "whole_of"]
+__all__ = ["PREFIX", "WRAPPED", "clean", "in_rows", "local_part", "on_cpu", "reform", "renamed", "whole_of"]
 
 WRAPPED = "_fsdp_wrapped_module"
 PREFIX = WRAPPED + "."
@@ -52,7 +52,17 @@ def in_rows(tensor: Any, mesh: DeviceMesh) -> Any:
 
 def whole_of(value: Any) -> Any:
     """The whole of a `DTensor`, for which all ranks must ask; other values as they are."""
-    return value.full_tensor() if isinstance(value, DTensor) else value
+    if not isinstance(value, DTensor):
+        return value
+    return as_dtensor(value._local_tensor.to(value.device_mesh.device_type), value._spec).full_tensor()
+
+
+def on_cpu(tensor: Any) -> Any:
+    """The tensor, or its copy in main memory if it is elsewhere; that of a `DTensor` has the same ranks."""
+    if isinstance(tensor, DTensor):
+        local = tensor._local_tensor
+        return tensor if local.device.type == "cpu" else as_dtensor(local.cpu(), tensor._spec)
+    return tensor if tensor.device.type == "cpu" else tensor.cpu()
 
 
 def local_part(group: FlatGroup, mesh: DeviceMesh) -> Any:
@@ -86,7 +96,8 @@ def reform(
     """
     if form is StateDictType.LOCAL_STATE_DICT:
         if group.parameters:
-            state[prefix + FLAT_PARAM] = _placed(local_part(group, mesh), config)
+            part = local_part(group, mesh)
+            state[prefix + FLAT_PARAM] = on_cpu(part) if config.offload_to_cpu else part
         return
     for p in group.parameters:
         key = prefix + p.name
@@ -95,8 +106,4 @@ def reform(
         elif key in state:
             tensor = state[key].detach()
             tensor = in_rows(tensor, mesh) if form is StateDictType.SHARDED_STATE_DICT else tensor.clone()
-            state[key] = _placed(tensor, config)
-
-
-def _placed(tensor: Any, config: StateDictConfig) -> Any:
-    return tensor.cpu() if config.offload_to_cpu and tensor.device.type != "cpu" else tensor
+            state[key] = on_cpu(tensor) if config.offload_to_cpu else tensor

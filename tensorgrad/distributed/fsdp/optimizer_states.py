@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorgrad as torch
 from tensorgrad.distributed import collectives
 from tensorgrad.distributed.fsdp.flat_group import FlatGroup, Original
-from tensorgrad.distributed.fsdp.model_states import clean, in_rows, whole_of
+from tensorgrad.distributed.fsdp.model_states import clean, in_rows, on_cpu, whole_of
 
 __all__ = ["Managed", "managed_parameters", "named_state", "rekeyed", "state_to_load"]
 
@@ -77,7 +77,7 @@ def _keys(state: dict[str, Any]) -> list[Any]:
 
 
 def named_state(
-    known: dict[int, Managed], optimizer: Any, state: dict[str, Any], rows: bool, returned: bool, on_cpu: bool
+    known: dict[int, Managed], optimizer: Any, state: dict[str, Any], rows: bool, returned: bool, offload: bool
 ) -> dict[str, Any]:
     """The state of an optimizer with names and whole tensors, or with `DTensor`s. All ranks must call it.
 
@@ -87,7 +87,7 @@ def named_state(
         state: its `state_dict()`.
         rows: whether tensors are `DTensor`s of rows.
         returned: whether this rank gets the result; else it gets an empty dictionary.
-        on_cpu: whether tensors are put into main memory.
+        offload: whether tensors are put into main memory.
     """
     entries = _entries(optimizer, known)
     own = {key: state["state"][key] for key in _keys(state) if key in state["state"]}
@@ -98,7 +98,7 @@ def named_state(
         if returned:
             if isinstance(value, torch.Tensor):
                 value = in_rows(value, mesh) if rows and mesh is not None else value.detach().clone()
-                value = value.cpu() if on_cpu and value.device.type != "cpu" else value
+                value = on_cpu(value) if offload else value
             result.setdefault(name, {})[key] = value
 
     with torch.no_grad():

@@ -8,6 +8,7 @@ from typing import Any
 from tensorgrad.distributed import collectives
 from tensorgrad.distributed.fsdp import optimizer_states
 from tensorgrad.distributed.fsdp.api import OptimStateKeyType, StateDictType
+from tensorgrad.distributed.fsdp.model_states import clean
 from tensorgrad.distributed.fsdp.unit import Unit
 from tensorgrad.distributed.fsdp.with_states import WithStates
 from tensorgrad.distributed.process_group import get_rank
@@ -117,12 +118,12 @@ class WithOptimizerStates(WithStates):
         optim_input: Any = None,
         optim: Any = None,
     ) -> dict[str, Any]:
-        """Returns the state with names in place of numbers, or the other way, for a model without wrappers.
+        """Returns the state with names in place of numbers, or the other way, for a model whose own parameters stay.
 
         Args:
             optim_state_dict: the state.
             optim_state_key_type: what the keys are to be.
-            model: a model without wrappers.
+            model: a model without wrappers, or with `use_orig_params`.
             optim_input: what the optimizer was given: parameters or groups, in place of `optim`.
             optim: the model's optimizer; if neither is given, it has all parameters in their order.
 
@@ -134,7 +135,7 @@ class WithOptimizerStates(WithStates):
         else:
             given = list(model.parameters() if optim_input is None else optim_input)
             parameters = [p for item in given for p in (item["params"] if isinstance(item, dict) else [item])]
-        names = {id(p): name for name, p in model.named_parameters()}
+        names = {id(p): clean(name) for name, p in model.named_parameters()}
         to_names = optim_state_key_type is OptimStateKeyType.PARAM_NAME
         return optimizer_states.rekeyed(optim_state_dict, to_names, [names[id(p)] for p in parameters])
 
