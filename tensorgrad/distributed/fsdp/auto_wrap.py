@@ -69,11 +69,12 @@ def _wrap_chosen(model: Any, chosen: dict[Any, dict[str, Any]], wrapper: type) -
                 setattr(parent, name, made[child])
 
 
-def _keep_precision(model: Any, classes: Iterable[type]) -> None:
+def _keep_precision(model: Any, classes: Iterable[Any]) -> None:
     """Makes modules of these classes compute in float32, whatever the rest computes in; they are wrapped apart."""
     found: set[type] = set()
-    for module in model.modules():
-        if isinstance(module, tuple(classes)):
+    for inner in model.modules():
+        if isinstance(inner, tuple(classes)):
+            module: Any = inner
             found.add(type(module))
             module._wrap_overrides = {"mixed_precision": None}
             module.register_forward_pre_hook(_to_float32)

@@ -129,7 +129,8 @@ class FlatGroup(ParamGroup):
         low_precision_grads: bool,
     ) -> None:
         self.owner, self.keeps, self.low_precision_grads = owner, keeps, low_precision_grads
-        self.size, self.rank = (1, 0) if group is None else (group.size(), group.rank())
+        self.size: int = 1 if group is None else group.size()
+        self.rank: int = 0 if group is None else group.rank()
         self.comm_hook: Any = None
         self.exposed = False  # whether the program has asked for whole parameters
         self.flat: Any = None

@@ -150,7 +150,7 @@ def _group_state(group: FlatGroup, parts: list[tuple[Managed, dict[str, Any]]]) 
                 yield name, key, value if whole is None else group.of(p, whole)
         return
     described = _described(group, parts)
-    numbers = {managed.names[0]: managed.original for managed, _ in parts}
+    numbers: dict[str, Any] = {managed.names[0]: managed.original for managed, _ in parts}
     local = {managed.names[0]: values for managed, values in parts}
     wanted: dict[tuple[str, Any], list[str]] = {}
     for name, values in described.items():

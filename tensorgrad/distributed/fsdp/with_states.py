@@ -155,7 +155,8 @@ class WithStates(Unit):
             destination, prefix, keep_vars: as for every module.
         """
         if args:
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            destination, prefix, keep_vars = given
         self._find_root()
         form, config = self._form()
         returned = not (getattr(config, "rank0_only", False) and self.rank != 0)
