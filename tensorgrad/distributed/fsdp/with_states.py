@@ -185,7 +185,16 @@ class WithStates(Unit):
             if config.offload_to_cpu:
                 state[key] = state[key].cpu()
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         self._find_root()
         form, _ = self._form()
         inner = prefix + PREFIX
@@ -200,7 +209,9 @@ class WithStates(Unit):
                 if inner + p.name in state_dict:
                     state_dict[inner + p.name] = whole_of(state_dict[inner + p.name])
             self._loading.enter_context(group.whole_parameters(True, True, False, False))
-        super()._load_from_state_dict(state_dict, prefix, *others)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
 
 def _loaded(module: WithStates, keys: Any) -> None:
