@@ -277,8 +277,8 @@ def test_chains_are_given_what_is_there_by_then_of_several_views_of_one_memory()
 
     region = settled(forward, x, tokens)
     assert plan_of(region).source.count("replay(") == 2, region.explain()
-    for given in (tokens, tokens.flip(0)):
-        assert bits(region(x, given)) == bits(forward(x, given))
+    for other in (tokens, tokens.flip(0)):
+        assert bits(region(x, other)) == bits(forward(x, other))
 
 
 def test_threads_run_the_same_plan_at_a_time():
