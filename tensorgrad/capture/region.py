@@ -248,8 +248,9 @@ class Region(states.Region):
             kept = None if trace.history is None else [bits(a) for a in trace.history.kept()]
             why, _ = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state, kept)
             for run in plan.with_chains() if not why else ():
-                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state, kept)[0]:
-                    plan.without_chains()
+                other = _ran_alike(run, trace.inputs, trace.result, before, after, every, state, kept)[0]
+                if other:
+                    plan.without_chains(other)
                     break
         except Refused as refused:
             return self._refuse(kind, str(refused), refused.limited)

@@ -172,6 +172,7 @@ def test_training_steps_of_programs(name):
         found.append((steps, torch.get_rng_state().tolist()))
     assert found[0] == found[1]
     assert region_of(run).plans == 1, region_of(run).explain()
+    assert "one by one" not in region_of(run).explain(), region_of(run).explain()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -187,6 +188,7 @@ def test_inference_of_programs(name, mode):
             expected, found = model(given), compiled(given)
             assert bits(expected) == bits(found) and expected.is_inference() == found.is_inference()
     assert compiled._region.plans == 1, compiled._region.explain()
+    assert "one by one" not in compiled._region.explain(), compiled._region.explain()
 
 
 def test_inference_in_other_threads_leaves_a_region_its_plan():
