@@ -10,7 +10,7 @@ from tests.support.kernels import absent, numpy_only
 
 if absent():
     pytest.skip(absent(), allow_module_level=True)
-from tensorgrad.kernels.compiled import halves
+from tensorgrad.kernels.compiled import conv, halves, images, winograd
 from tests.support.compare import normal
 from tests.support.kernels import record_used, used_for_any_size
 
@@ -364,6 +364,96 @@ def test_attention_of_a_query_that_sees_no_key_is_zero(length, dtype, used):
     assert not tg.autograd.grad(made, q, made.detach())[0][:, :, 1].any()
     assert_near(*both(lambda: F.scaled_dot_product_attention(q, k, v, mask)), 4)
     assert "half_attention" in used
+
+
+@pytest.fixture(params=["cheapest", "tiles", "images innermost", "winograd"])
+def way(request, monkeypatch):
+    """How convolutions are computed, where that way can be taken."""
+    plans = (conv._plan, conv._forwards, conv._backwards, conv._correlate_costs, conv._correlation)
+    costs = {
+        "tiles": ((images, "inf"), (winograd, "inf")), "images innermost": ((images, 0.0), (winograd, "inf")),
+        "winograd": ((winograd, -1.0),),
+    }  # fmt: skip
+    for module, cost in costs.get(request.param, ()):
+        for name in ("cost", "convolve_cost", "correlate_cost"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda *shape, cost=cost: float(cost))
+    for plan in plans:
+        plan.cache_clear()
+    yield request.param
+    for plan in plans:
+        plan.cache_clear()
+
+
+def refused(monkeypatch, *ops):
+    """Fails if these ops become float32 as a whole."""
+
+    def refuse(op, *given):
+        raise AssertionError(f"{op} became float32 as a whole")
+
+    for op in ops:
+        monkeypatch.setitem(halves.RULES, op, refuse)
+
+
+CONVOLUTIONS = {  # the shapes of images and of weights, and options
+    "windows": ((3, 5, 19, 23), (9, 5, 3, 3), {"padding": 1}),
+    "many channels": ((2, 40, 20, 22), (33, 40, 3, 3), {"padding": (1, 2)}),
+    "two results": ((2, 3, 12, 40), (2, 3, 3, 5), {"padding": 2, "dilation": 2}),
+    "points": ((3, 24, 8, 16), (10, 24, 1, 1), {}),
+    "steps": ((2, 4, 17, 21), (6, 4, 3, 3), {"stride": 2, "padding": 1}),
+    "long steps": ((2, 4, 13, 40), (6, 4, 2, 2), {"stride": 3}),
+    "many images": ((35, 6, 5, 6), (20, 6, 3, 3), {"padding": 1, "dilation": 2}),
+    "one image": ((1, 20, 6, 7), (40, 20, 3, 3), {}),
+    "groups": ((4, 6, 9, 9), (12, 2, 3, 3), {"groups": 3}),
+    "sounds": ((3, 4, 90), (5, 4, 7), {"stride": 2, "padding": 3}),
+}  # fmt: skip
+
+
+@every_dtype
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_those_in_float32_rounded_once(name, dtype, way, used, monkeypatch):
+    refused(monkeypatch, "conv", "conv_grad_input", "conv_grad_weight")
+    shape, window, options = CONVOLUTIONS[name]
+    function = F.conv1d if len(shape) == 3 else F.conv2d
+    given = [numbers(dtype, *s, seed=n) for n, s in enumerate((shape, window, window[:1]))]
+    wide = [t.detach().float().requires_grad_() for t in given]
+    made, expected = function(*given, **options), function(*wide, **options)
+    g = numbers(dtype, *made.shape, seed=4, grad=False)
+    found = [made, *tg.autograd.grad(made, given[:2], g)]
+    for a, b in zip(found, [expected, *tg.autograd.grad(expected, wide[:2], g.float())], strict=True):
+        assert_equal(a.detach(), b.detach().to(dtype))
+    assert {"conv", "conv_grad_input", "conv_grad_weight"} <= used
+
+
+@every_dtype
+@pytest.mark.parametrize("stride", [1, 2, 4])
+def test_transposed_convolutions_are_those_in_float32_rounded_once(stride, dtype, used, monkeypatch):
+    refused(monkeypatch, "conv_transpose")
+    x, w, b = (numbers(dtype, *s, seed=n, grad=False) for n, s in enumerate(((3, 9, 7, 18), (9, 5, 3, 3), (5,))))
+    expected = F.conv_transpose2d(x.float(), w.float(), b.float(), stride, 1)
+    assert_equal(F.conv_transpose2d(x, w, b, stride, 1), expected.to(dtype))
+    assert "conv_transpose" in used
+
+
+@every_dtype
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_convolutions_of_what_is_no_number(value, dtype, way):
+    x, w = numbers(dtype, 3, 20, 9, 18, grad=False), numbers(dtype, 33, 20, 3, 3, seed=1, grad=False)
+    x[1, 3, 4, 5] = value
+    assert_equal(F.conv2d(x, w, padding=1), F.conv2d(x.float(), w.float(), padding=1).to(dtype))
+
+
+@every_dtype
+@pytest.mark.parametrize("options", [(3, 2, 1), (3, 1, 1), (2, 3), (5, 3, 2), ((2, 3), 2, 0, 2)], ids=str)
+def test_maxima_of_windows(options, dtype, used, monkeypatch):
+    refused(monkeypatch, "max_pool", "max_pool_values")
+    x = numbers(dtype, 3, 5, 17, 41, grad=False)
+    x[1, 2, 3, 4], x[2, 1, 0] = float("nan"), float("-inf")
+    assert_equal(*both(lambda: F.max_pool2d(x, *options)))
+    (found, at), (expected, where) = both(lambda: F.max_pool2d(x, *options, return_indices=True))
+    assert_equal(found, expected)
+    assert np.array_equal(at.numpy(), where.numpy())
+    assert {"max_pool", "max_pool_values"} <= used
 
 
 @every_dtype

@@ -40,6 +40,13 @@ def _whole(high: int, *shape: int) -> Any:
     return torch.tensor(np.random.default_rng(high).integers(0, high, shape))
 
 
+def _two_bytes() -> list[Any]:
+    """The dtypes of two bytes that there are: NumPy has no bfloat16."""
+    import tensorgrad as torch
+
+    return [torch.float16, torch.bfloat16][: 1 + (find_spec("ml_dtypes") is not None)]
+
+
 def _back(result: Any, *inputs: Any) -> list[Any]:
     """Returns a result and the gradients of its inputs."""
     (result * _normal(*result.shape, seed=1, grad=False)).sum().backward()
@@ -171,7 +178,7 @@ def _attention_in_two_bytes() -> list[Any]:
     import tensorgrad as torch
 
     found = []
-    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+    for dtype in _two_bytes():
         for length, source, width, causal in ((35, 35, 20, True), (19, 530, 8, False), (2, 19, 8, False)):
             shapes = ((2, 3, n, width) for n in (length, source, source))
             q, k, v, g = (
@@ -193,9 +200,11 @@ def _convolutions() -> list[Any]:
         ((2, 4, 9, 9), (4, 2, 3, 2), {"stride": 2, "padding": 1, "groups": 2}),
         ((40, 3, 5, 5), (8, 3, 3, 3), {"dilation": 2}),
     )
-    for shape, window, options in cases:
-        x, w, b = _normal(*shape), _normal(*window, seed=1), _normal(window[0], seed=2)
-        found += _back(torch.nn.functional.conv2d(x, w, b, **options), x, w, b)
+    for dtype in (torch.float32, *_two_bytes()):
+        for shape, window, options in cases:
+            given = _normal(*shape), _normal(*window, seed=1), _normal(window[0], seed=2)
+            x, w, b = (t.detach().to(dtype).requires_grad_() for t in given)
+            found += _back(torch.nn.functional.conv2d(x, w, b, **options), x, w, b)
     x, w = _normal(2, 4, 6, 5), _normal(4, 3, 3, 3, seed=1)
     return found + _back(torch.nn.functional.conv_transpose2d(x, w, stride=2, padding=1), x, w)
 
@@ -223,7 +232,7 @@ def _products() -> list[Any]:
         found += _back(torch.nn.functional.linear(*given), *given)
         inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
         found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
-    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:  # NumPy has no bfloat16
+    for dtype in _two_bytes():
         for rows in (1, 30):
             given = _normal(rows, 140, grad=False), _normal(60, 140, grad=False, seed=1), _normal(60, grad=False)
             found.append(torch.nn.functional.linear(*(x.to(dtype) for x in given)).float())
@@ -240,7 +249,8 @@ def _pools() -> list[Any]:
         for function in (F.max_pool2d, F.avg_pool2d):
             x = _normal(3, 5, 12, 14)
             found += _back(function(x, size, **options), x)
-        found.append(F.max_pool2d(_normal(3, 5, 12, 14, grad=False), size, **options))
+        for dtype in (torch.float32, *_two_bytes()):
+            found.append(F.max_pool2d(_normal(3, 5, 12, 14, grad=False).to(dtype), size, **options))
         x = _normal(3, 9, 12, 14)
         points = x.contiguous(memory_format=torch.channels_last)
         found += [*_back(F.max_pool2d(points, size, **options), x), F.max_pool2d(points.detach(), size, **options)]
@@ -472,7 +482,7 @@ def _in_two_bytes() -> list[Any]:
     import tensorgrad as torch
 
     F, found = torch.nn.functional, []
-    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+    for dtype in _two_bytes():
         x, y, w = (_normal(*shape, seed=n).detach().to(dtype).requires_grad_()
                    for n, shape in enumerate(((70, 300), (70, 300), (300,))))  # fmt: skip
         for made in (
@@ -497,7 +507,7 @@ def _layers_in_two_bytes() -> list[Any]:
     import tensorgrad as torch
 
     F, found = torch.nn.functional, []
-    for dtype in (torch.float16, torch.bfloat16)[: 1 + (find_spec("ml_dtypes") is not None)]:
+    for dtype in _two_bytes():
         x, w, b, tall, image, short, scale = (
             _normal(*shape, seed=n).detach().to(dtype).requires_grad_() for n, shape in enumerate((
                 (50, 90), (70, 90), (70,), (2, 40, 530), (3, 4, 15, 9), (5, 4, 3), (4,)

@@ -20,13 +20,24 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.compiled import images, winograd
+from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner, to_fixed_tuple
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat, into_panels
-from tensorgrad.kernels.compiled.simd.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
+from tensorgrad.kernels.compiled.simd.stored import (
+    FLOAT32,
+    STORED,
+    carry_few_to,
+    carry_to,
+    floats_of,
+    memory,
+    move_to,
+)
+from tensorgrad.kernels.compiled.simd.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, odd, up
 from tensorgrad.kernels.compiled.simd.vectors import (
     BLOCK,
     DOTS,
@@ -39,8 +50,6 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     block_products,
     block_products_1,
     block_products_2,
-    carry,
-    carry_few,
     line_dots,
     line_products,
 )
@@ -60,7 +69,7 @@ _STRAY = 8 << 20  # maximum bytes of the parts of a weight's gradient
 
 _OF_WINOGRAD = ((3, 3), (1, 1), (1, 1), 1)  # window, stride, dilation and groups
 
-_ROW, _MAPS, _ZERO = "float32[::1]", "float32[:,:,:,::1]", np.float32(0)
+_ROW, _ZERO = "float32[::1]", np.float32(0)
 
 
 # --- the product -----------------------------------------------------------------------------------------------------
@@ -97,7 +106,7 @@ def _pack():
 
 
 @inner
-def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, place, done):
+def _spill(tile, pitch, out, kind, image, total, channel, channels, count, row, form, place, done):
     """Copies the points of `count` channels to their positions in the output, except the first `done` points."""
     images, rows, _, height, width = form[:5]
     out_y, out_x = form[14], form[15]
@@ -108,16 +117,16 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
             if step_x == 1 and not done:  # whole vectors, all rows together
                 at, to = r * pitch + m * height * width, base + (row * step_y + first_y) * size_x
                 if out_x < LANES:
-                    carry_few(tile, at, width, out, to, step_y * size_x, min(rows, out_y - row), out_x)
+                    carry_few_to(tile, at, width, out, kind, to, step_y * size_x, min(rows, out_y - row), out_x)
                     continue
                 for j in range(0, out_x, LANES):
                     j = min(j, out_x - LANES)
-                    carry(tile, at + j, width, out, to + j, step_y * size_x, min(rows, out_y - row))
+                    carry_to(tile, at + j, width, out, kind, to + j, step_y * size_x, min(rows, out_y - row))
                 continue
             for i in range(done // width, min(rows, out_y - row)):
                 skip = max(0, done - i * width)
                 to = base + ((row + i) * step_y + first_y) * size_x + skip
-                move(tile, r * pitch + (m * height + i) * width + skip, ONE, out, to, step_x, out_x - skip)
+                move_to(tile, r * pitch + (m * height + i) * width + skip, out, kind, to, step_x, out_x - skip)
 
 
 @lru_cache(maxsize=2)
@@ -126,9 +135,11 @@ def _convolve(line: bool):
     rows, wide = (LINE if line else BLOCK)[0], (LINE if line else BLOCK)[1] * LANES
     lanes = _lanes(rows)
 
-    @shared(f"void({_MAPS}, {_ROW}, {_ROW}, int64[::1], int64[:,::1], {_MAPS}, int64[::1], boolean, int64, int64)")
-    def loop(x, weights, shift, offsets, rests, out, numbers, packed, first, last):
-        x, out = x.reshape(-1), out.reshape(-1)
+    @shared(
+        f"void({STORED}, {_ROW}, {_ROW}, int64[::1], int64[:,::1], {STORED}, int64, int64[::1], boolean, int64, int64)"
+    )
+    def loop(x, weights, shift, offsets, rests, out, kind, numbers, packed, first, last):
+        """`kind`: how the source and the result are stored (stored.py)."""
         form, place, sizes = to_fixed_tuple(numbers[:16], 16), to_fixed_tuple(numbers[16:], 6), numbers[22:]
         # Channels of a group; a chunk is a number of blocks of them.
         total, groups, ins, outs, chunks, chunk, in_place = to_fixed_tuple(sizes, 7)
@@ -137,8 +148,9 @@ def _convolve(line: bool):
         step, next_row = (lanes, 1) if packed else (1, depth)  # from a weight to that of the next tap, the next output
         pitch, plane_out = -(-points // wide) * wide, place[0] * place[1]
         direct = images == 1 and form[4] == form[15] == place[1] and place[3] == 1 and place[2] == 1
+        direct, whole = direct and kind == FLOAT32, floats_of(out)
         buffer = np.empty(0 if in_place else ins * rests.shape[0] * plane, np.float32)
-        source, origin = x if in_place else buffer, 0
+        source, origin = floats_of(x) if in_place else buffer, 0
         made = np.empty(rows * pitch, np.float32)
         held, before = -1, (-1, -1)
         for item in range(first, last):
@@ -148,7 +160,7 @@ def _convolve(line: bool):
             if in_place:
                 origin = (image * groups + group) * ins * form[12] * form[13] + row * form[4]
             elif tile != held:
-                fill(x, image, total, group * ins, ins, row, rests, form, _ZERO, now != before, buffer)
+                fill(x, kind, image, total, group * ins, ins, row, rests, form, _ZERO, now != before, buffer)
                 held, before = tile, now
             # Where the points have the output's layout, whole blocks of them are written there directly.
             ready = min(form[1], form[14] - row) * form[4] // wide * wide if direct else 0
@@ -162,7 +174,7 @@ def _convolve(line: bool):
                     w = (group * outs + block * rows) * depth
                 s, channel = n * rows, group * outs + block * rows
                 for at in range(0, pitch, wide):
-                    target, to, apart = (out, first_out + at, plane_out) if at < done else (made, at, pitch)
+                    target, to, apart = (whole, first_out + at, plane_out) if at < done else (made, at, pitch)
                     if line:
                         line_products(
                             weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
@@ -179,7 +191,7 @@ def _convolve(line: bool):
                         block_products_1(
                             weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
                         )
-                _spill(made, pitch, out, image, total, channel, groups * outs, count, row, form, place, done)
+                _spill(made, pitch, out, kind, image, total, channel, groups * outs, count, row, form, place, done)
 
     return loop
 
@@ -201,11 +213,12 @@ class _Tiling(NamedTuple):
     work: int
 
 
-def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen, items):
+def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen, items, floats):
     """Returns the `_Tiling` of a convolution; None for small deep images, whose tiles have too much between their rows.
 
     `taps` holds (index, y, x) of the taps to use (`all_chosen`: all of them, in order), `points` is the number of
-    output points at `place`, `items` the number of parts to divide the work into if that is worthwhile.
+    output points at `place`, `items` the number of parts to divide the work into if that is worthwhile. `floats`: the
+    source is float32, which can be read where it is.
     """
     rows = (LINE if outs <= 2 else BLOCK)[0]
     blocks = -(-outs // rows)
@@ -222,7 +235,7 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
     chunks = -(-blocks // chunk)
     # One tap, of which point i reads point i, needs no tile if its rows are whole vectors: nothing is read beyond them.
     in_place = (
-        taps == ((0, 0, 0),) and steps == (1, 1) and size == points and 2 < outs <= _IN_PLACE
+        floats and taps == ((0, 0, 0),) and steps == (1, 1) and size == points and 2 < outs <= _IN_PLACE
         and form.images == 1 and not points[0] % form.rows and not form.rows * form.pitch % PARTS
     )  # fmt: skip
     if in_place:
@@ -253,7 +266,7 @@ def _run(x, weights, bias, out, tiling):
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
         shift = shift.reshape(-1)
-    given = (x, weights.reshape(-1), shift, offsets, rests, out, numbers, packed)
+    given = (memory(x), weights.reshape(-1), shift, offsets, rests, memory(out), code(x), numbers, packed)
     thread_pool.run(_convolve(outs <= 2), items, given, work)
 
 
@@ -269,13 +282,15 @@ def _pairs(parameters, fill):
 
 
 def _suits(array):
-    """Returns whether this array is float32 and has one or two spatial dimensions."""
-    return array.__class__ is np.ndarray and array.dtype is F32 and 3 <= array.ndim <= 4
+    """Returns whether this array has one or two spatial dimensions, and is float32, or of two bytes without gaps."""
+    if array.__class__ is not np.ndarray or not 3 <= array.ndim <= 4:
+        return False
+    return array.dtype is F32 or code(array) is not None
 
 
 def _suit(a, b):
-    """Returns whether both arrays do, and neither is empty."""
-    return _suits(a) and _suits(b) and a.size and b.size
+    """Returns whether both arrays do, neither is empty, and their dtypes are equal."""
+    return _suits(a) and _suits(b) and a.size and b.size and a.dtype == b.dtype
 
 
 def _reads(kernel, padding, dilation):
@@ -307,13 +322,16 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs, items=ITEMS):
+def _plan(
+    backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs, items=ITEMS, floats=True
+):
     """Returns the `_Plan` for a source of `size` and a result of `points` (None: as many as fit), each (height, width).
 
     Returns None if neither way is good: small deep images, if there are few of them.
 
     `ins` and `outs` are the channels of a group, in the source and the result. `backwards`: the gradient of the input.
-    `items` is the desired number of parts of the work; the method, and so the result, does not depend on it.
+    `items` is the desired number of parts of the work; the method, and so the result, does not depend on it, nor on
+    `floats`: whether the source is float32.
     """
     reads = _reads(kernel, padding, dilation)
     if not backwards:
@@ -354,7 +372,7 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
     shape, padding = (kernel, stride, dilation, groups), tuple(2 - p if backwards else p for p in padding)
     if shape != _OF_WINOGRAD or min(padding) < 0 or winograd.cost(batch, points, ins, outs) > of_both(innermost):
         padding = None
-    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps), items)
+    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps), items, floats)
     if None in tilings and 0 < innermost < batch:
         innermost, tilings = batch, ()
     gaps = not all(reached for *_, reached in parts)
@@ -363,16 +381,16 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
     return _Plan(points, taps, steps, over, innermost, tilings, gaps, padding, backwards)
 
 
-def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, items):
+def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, items, floats):
     return tuple(
         _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(reached) == taps,
-                items)
+                items, floats)
         for y, x, some, reached in parts if batch and reached
     )  # fmt: skip
 
 
 def _carry_out(plan, x, weights, bias, out):
-    """Runs a plan. Returns whether that succeeded."""
+    """Runs a plan. Returns whether that succeeded. (Numbers of two bytes need no copy, but for weights of tiles.)"""
     if plan.padding is not None and winograd.convolve(x, weights, bias, out, plan.padding, plan.backwards):
         return True
     if None in plan.tilings:
@@ -383,15 +401,18 @@ def _carry_out(plan, x, weights, bias, out):
     if n < len(x):
         if n:
             x, out = x[n:], out[n:]
-        if plan.gaps:
-            out[...] = 0 if bias is None else bias.reshape(-1, 1, 1)
+        weights = in_dtype(weights, F32)
+        if plan.gaps and bias is None:
+            memory(out).fill(0)
+        elif plan.gaps:
+            out[...] = bias.reshape(-1, 1, 1)
         for tiling in plan.tilings:
             _run(x, weights, bias, out, tiling)
     return True
 
 
 @lru_cache(maxsize=256)
-def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
+def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items, floats):
     """Returns the `_Plan` of a convolution and the shapes of weights and result it uses; or None."""
     outs, ins, *kernel = w_shape
     if 0 in x_shape or 0 in w_shape or outs % groups or x_shape[-1] > WIDEST:
@@ -400,7 +421,7 @@ def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
     if len(size) == 1:
         size, kernel, stride, padding, dilation = (1, *size), (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
     own, batch = outs // groups, x_shape[0]
-    plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own, items)
+    plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own, items, floats)
     return None if plan is None else (plan, (groups, own, ins, prod(kernel)), (batch, outs, *plan.points))
 
 
@@ -430,17 +451,18 @@ def _as_images(pixels, shape):
 
 def conv(x, w, bias, stride, padding, dilation, groups):
     """Computes the convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
-    if not (_suits(x) and _suits(w)) or (bias is not None and bias.dtype is not F32):
+    if not (_suits(x) and _suits(w)) or x.dtype != w.dtype or (bias is not None and bias.dtype != x.dtype):
         return NotImplemented
     if _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(x)) is not None:
         made = _product("linear", pixels, in_rows(w).reshape(w.shape[:2]), bias)
         if made is not NotImplemented:
             return _as_images(made, (len(x), len(w), *x.shape[2:]))
-    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, thread_pool.parts(ITEMS))
+    parts, floats = thread_pool.parts(ITEMS), x.dtype is F32
+    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, parts, floats)
     if found is None:
         return NotImplemented
     plan, weights, shape = found
-    out = np.empty(shape, F32)
+    out = np.empty(shape, x.dtype)
     if not _carry_out(plan, _planar(x), in_rows(w).reshape(weights), bias, out):
         return NotImplemented
     return out if x.ndim == 4 else out.reshape(*shape[:2], shape[3])
@@ -448,28 +470,30 @@ def conv(x, w, bias, stride, padding, dilation, groups):
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None):
     """Computes the gradient of `conv` for its input, from the output's gradient `g`; `bias` is added to it."""
-    if not _suit(g, w) or 0 in x_shape or x_shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
+    if not _suit(g, w) or 0 in x_shape or x_shape[-1] > WIDEST or (bias is not None and bias.dtype != g.dtype):
         return NotImplemented
     if bias is None and _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(g)) is not None:
         made = _product("matmul", pixels, in_rows(w).reshape(w.shape[:2]))
         if made is not NotImplemented:
             return _as_images(made, x_shape)
-    g, w, items = _planar(g), _planar(w), thread_pool.parts(ITEMS)
-    plan, weights, shape = _backwards(g.shape, w.shape, tuple(x_shape), stride, padding, dilation, groups, items)
+    g, w, items, floats = _planar(g), _planar(w), thread_pool.parts(ITEMS), g.dtype is F32
+    plan, weights, shape = _backwards(
+        g.shape, w.shape, tuple(x_shape), stride, padding, dilation, groups, items, floats
+    )  # fmt: skip
     if plan is None:
         return NotImplemented
-    out = np.empty(shape, F32)
+    out = np.empty(shape, g.dtype)
     if not _carry_out(plan, g, w.reshape(weights).swapaxes(1, 2), bias, out):
         return NotImplemented
     return out if len(x_shape) == 4 else out.reshape(x_shape)
 
 
 @lru_cache(maxsize=256)
-def _backwards(g_shape, w_shape, x_shape, stride, padding, dilation, groups, items):
+def _backwards(g_shape, w_shape, x_shape, stride, padding, dilation, groups, items, floats):
     """Returns the `_Plan` of the gradient of the input (or None), and the shapes of weights and result it uses."""
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     size, outs, ins = _pairs(x_shape[2:], 1), w_shape[0] // groups, w_shape[1]
-    given = (g_shape[2:], size, w_shape[2:], stride, padding, dilation, groups, outs, ins, items)
+    given = (g_shape[2:], size, w_shape[2:], stride, padding, dilation, groups, outs, ins, items, floats)
     return _plan(True, g_shape[0], *given), (groups, outs, ins, prod(w_shape[2:])), (*x_shape[:2], *size)
 
 
@@ -491,9 +515,10 @@ def _correlate(line: bool):
     rows, columns = DOTS_LINE if line else DOTS
 
     @shared(
-        f"void({_ROW}, {_ROW}, int64[::1], int64[:,::1], {_ROW}, {FORM}, {FORM}, UniTuple(int64, 10), int64, int64)"
+        f"void({STORED}, {STORED}, int64, int64[::1], int64[:,::1], {_ROW}, {FORM}, {FORM}, UniTuple(int64, 10), "
+        "int64, int64)"
     )
-    def loop(x, g, offsets, rests, out, form, own, sizes, first, last):
+    def loop(x, g, kind, offsets, rests, out, form, own, sizes, first, last):
         total, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts = sizes
         images, strips, count, width = form[0], form[2], -(-form[7] // PARTS), own[6]
         buffer = np.zeros(in_chunk * rests.shape[0] * form[6], np.float32)
@@ -507,11 +532,13 @@ def _correlate(line: bool):
             for tile in range(part * tiles // parts, (part + 1) * tiles // parts):
                 image, row = tile // strips * images, tile % strips * form[1]
                 now = (row, min(images, total - image))
-                fill(x, image, total, group * ins + to_in, present, row, rests, form, _ZERO, now != before, buffer)
+                fresh, channel = now != before, group * ins + to_in
+                fill(x, kind, image, total, channel, present, row, rests, form, _ZERO, fresh, buffer)
                 before = now
                 for to_out in range(0, outs, out_chunk):
                     held = min(out_chunk, outs - to_out)
-                    fill(g, image, total, group * outs + to_out, held, row, none, own, _ZERO, now != before_g, slopes)
+                    fresh = now != before_g
+                    fill(g, kind, image, total, group * outs + to_out, held, row, none, own, _ZERO, fresh, slopes)
                     before_g = now
                     corner = (item * out_chunks * out_chunk + to_out) * pitch
                     for o in range(0, held, rows):
@@ -548,7 +575,12 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
             made = _product("matmul_tn", slopes, pixels)
             if made is not NotImplemented:
                 return made.reshape(w_shape)
-    g, x = _planar(g), _planar(x)
+    made = _correlated(_planar(g), _planar(x), w_shape, stride, padding, dilation, groups)
+    return made if made is NotImplemented else in_dtype(made, g.dtype)
+
+
+def _correlated(g, x, w_shape, stride, padding, dilation, groups):
+    """The same for images row by row, as float32."""
     plan = _correlation(g.shape[2:], x.shape, tuple(w_shape), stride, padding, dilation, groups)
     if plan.padding is not None:
         made = winograd.correlate(g, x, w_shape, plan.padding, groups)
@@ -595,7 +627,7 @@ def _by_tiles(g, x, w_shape, taps, stride, groups):
     parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * outs * depth)))
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
-    given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), own)
+    given = (memory(x), memory(g), code(x), offsets, rests, total.reshape(-1), tuple(form), own)
     thread_pool.run(
         _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 8
     )

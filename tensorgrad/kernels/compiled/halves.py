@@ -8,6 +8,8 @@ Every way rounds as the ops' NumPy kernels do, and these as PyTorch's.
 - Sums, softmax, norms, cross-entropy, gradients of embeddings and optimizers have kernels of their own for this
   storage: `STORAGES` of simd/two_bytes.py. The table need not name them, but for norms of images whose channels lie
   together.
+- Convolutions and maxima of windows become float32 where images are copied for the loops, and are rounded where results
+  are copied out of them (simd/stored.py): the same machine code does that for all three dtypes.
 - Products become float32 where their factors are copied for blocks (matmul_halves.py), attention a block of keys and
   values at a time (attention_halves.py).
 - All other ops on the list become float32 as a whole, run by their kernels, and are rounded.
@@ -375,7 +377,7 @@ _NUMBERS = (
     "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
     "square", "exp", "sigmoid", "silu", "relu", "clamp", "erf", "gelu",
 )  # fmt: skip
-_WHOLE = (
+_WHOLE = (  # convolutions and pools only in other memory orders
     "conv", "conv_transpose", "conv_grad_input", "conv_grad_weight", "max_pool", "max_pool_values", "max_pool_grad",
     "avg_pool", "avg_pool_grad", "adaptive_avg_pool", "adaptive_avg_pool_grad", "lstm_layer", "lstm_layer.backward",
     "gru_layer", "gru_layer.backward", "rnn_layer", "var", "std", "var_mean", "std_mean",

@@ -17,10 +17,13 @@ from itertools import product
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.blocks import in_dtype
+from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.simd.vectors import LANES, LAST, ONE, PARTS, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.compiled.simd.stored import STORED, count_of, memory, number_from, put, turn_from, turn_to
+from tensorgrad.kernels.compiled.simd.vectors import LANES, LAST, ONE, PARTS, ROWS, runs_1, runs_2, runs_3
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -37,14 +40,14 @@ _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 
 @lru_cache(maxsize=1)
 def panels_loop():
-    @shared(f"void({_ROW}, {_ROW}, UniTuple(int64, 7), int64, int64)")
+    @shared(f"void({STORED}, {_ROW}, UniTuple(int64, 8), int64, int64)")
     def loop(source, out, sizes, first, last):
         """Copies source[group, lane, m, p] into panels out[group, lane / LANES, p, m, lane % LANES].
 
-        Lanes beyond the last hold another lane's numbers.
+        Lanes beyond the last hold another lane's numbers. `kind`: how the source is stored (stored.py).
         """
-        group_step, lanes, lane_step, inner, inner_step, points, panels = sizes
-        step = inner * LANES
+        group_step, lanes, lane_step, inner, inner_step, points, panels, kind = sizes
+        step, count = inner * LANES, count_of(source, kind)
         for item in range(first, last):
             m, panel, group = item % inner, item // inner % panels, item // inner // panels
             present = min(LANES, lanes - panel * LANES)
@@ -53,13 +56,14 @@ def panels_loop():
             if points >= LANES:
                 for p in range(0, points, LANES):
                     p = min(p, points - LANES)
-                    turn(source, at + p, lane_step, present, out, to + p * step, step, LANES)
-            elif points >= _SCALAR and at + (present - 1) * lane_step + LANES <= source.size:
-                turn(source, at, lane_step, present, out, to, step, points)
+                    turn_from(source, kind, at + p, lane_step, present, out, to + p * step, step, LANES)
+            elif points >= _SCALAR and at + (present - 1) * lane_step + LANES <= count:
+                turn_from(source, kind, at, lane_step, present, out, to, step, points)
             else:
                 for p in range(points):
                     for i in range(LANES):
-                        out[np.uint64(to + p * step + i)] = source[np.uint64(at + min(i, present - 1) * lane_step + p)]
+                        number = number_from(source, kind, at + min(i, present - 1) * lane_step + p)
+                        out[np.uint64(to + p * step + i)] = number
 
     return loop
 
@@ -69,8 +73,8 @@ def _panels(source, groups, group_step, lanes, lane_step, inner, inner_step, poi
     out = np.empty(groups * count * inner * points * LANES, F32)
     if points == 1 and inner_step == 1:
         inner, points = 1, inner
-    sizes = (group_step, lanes, lane_step, inner, inner_step, points, count)
-    thread_pool.run(panels_loop(), groups * count * inner, (source.reshape(-1), out, sizes), out.size)
+    sizes = (group_step, lanes, lane_step, inner, inner_step, points, count, code(source))
+    thread_pool.run(panels_loop(), groups * count * inner, (memory(source), out, sizes), out.size)
     return out
 
 
@@ -90,8 +94,9 @@ def packed(weights):
     """Copies weights (groups, outs, ins, taps) into panels (groups, outs / LANES, taps, ins, LANES)."""
     groups, outs, ins, taps = weights.shape
     group_step, out_step, in_step, _ = weights.strides
-    memory = weights if out_step > in_step else weights.swapaxes(1, 2)
-    return _panels(memory, groups, group_step // 4, outs, out_step // 4, ins, in_step // 4, taps)
+    ordered = weights if out_step > in_step else weights.swapaxes(1, 2)
+    group_step, out_step, in_step = (step // weights.itemsize for step in (group_step, out_step, in_step))
+    return _panels(ordered, groups, group_step, outs, out_step, ins, in_step, taps)
 
 
 def _turning(numbers):
@@ -106,7 +111,7 @@ def _up(n, unit):
 
 
 @inner
-def _back(made, registers, strip, count, channels, out, to, channel_step, image_step, images):
+def _back(made, registers, strip, count, channels, out, kind, to, channel_step, image_step, images):
     """Copies sums (channel, register, point, lane) to their positions in images (image, channel, point)."""
     for r in range(channels):
         for n in range(registers):
@@ -115,19 +120,20 @@ def _back(made, registers, strip, count, channels, out, to, channel_step, image_
             if count >= LANES:
                 for p in range(0, count, LANES):
                     p = min(p, count - LANES)
-                    turn(made, at + p * LANES, LANES, LANES, out, goal + p, image_step, present)
+                    turn_to(made, at + p * LANES, LANES, LANES, out, kind, goal + p, image_step, present)
             else:
                 for i in range(present):
                     for p in range(count):
-                        out[goal + i * image_step + p] = made[at + p * LANES + i]
+                        put(out, kind, goal + i * image_step + p, made[np.uint64(at + p * LANES + i)])
 
 
 @lru_cache(maxsize=1)
 def convolve_loop():
     @shared(
-        f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)", product=True
+        f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {STORED}, int64, UniTuple(int64, 9), int64, int64)",
+        product=True,
     )
-    def loop(weights, x, table, starts, shift, out, sizes, first, last):
+    def loop(weights, x, table, starts, shift, out, kind, sizes, first, last):
         images, image_panels, image_blocks, groups, outs, ins, size, strip, strips = sizes
         points, blocks = starts.size - 1, -(-outs // LANES)
         depth = weights.size // (groups * blocks)
@@ -164,7 +170,7 @@ def convolve_loop():
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
-                made, registers, strip, stop - begin, channels, out, goal, points, groups * outs * points,
+                made, registers, strip, stop - begin, channels, out, kind, goal, points, groups * outs * points,
                 images - panel * LANES,
             )  # fmt: skip
 
@@ -232,7 +238,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     shift = np.zeros((groups, _up(outs, LANES)), F32)
     if bias is not None:
         shift[:, :outs] = bias.reshape(groups, outs)
-    given = (panels, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
+    given = (panels, x, table, starts, shift.reshape(-1), memory(out), code(out), sizes)
     thread_pool.run(convolve_loop(), items, given, count * sizes[0] * outs * groups // 16)
 
 
@@ -379,7 +385,10 @@ def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
 
 
 def correlate(g, x, w_shape, taps, steps, groups):
-    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input."""
+    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input.
+
+    It is float32, whatever the dtype of these is.
+    """
     images, size, points = x.shape[0], x.shape[2:], g.shape[2:]
     outs, ins = w_shape[0] // groups, w_shape[1]
     area, span = size[0] * size[1], points[0] * points[1]
@@ -391,7 +400,10 @@ def correlate(g, x, w_shape, taps, steps, groups):
         area, span = span, area  # points of the right array, and of the left one
     runs = _runs_of(swapped, size, points, taps, steps, images)
     # The numbers of the left array are read one by one: those of one image where they are.
-    left, row = (left.reshape(-1), span) if images == 1 and span > 1 else (_channels_innermost(left, groups), 1)
+    if images == 1 and span > 1:
+        left, row = in_dtype(left, F32).reshape(-1), span
+    else:
+        left, row = _channels_innermost(left, groups), 1
     right = _channels_innermost(right, groups)
     panels = -(-columns // LANES)
     column_blocks, blocks = -(-panels // 3), -(-rows // LANES)

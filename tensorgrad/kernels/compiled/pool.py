@@ -21,7 +21,8 @@ from tensorgrad.kernels.compiled.runtime.language import inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
-from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout, move
+from tensorgrad.kernels.compiled.simd.stored import STORED, memory, move_to
+from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout
 from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, STRETCH, TWO_BYTES, Storage, rounded, widened
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
 from tensorgrad.rows import kernel_tables
@@ -190,20 +191,19 @@ def _max_of_four_halves():
 @lru_cache(maxsize=1)
 def _max_of_windows():
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, uint8[::1], int64[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, int64, "
-        "int64)"
+        f"void({STORED}, {STORED}, uint8[::1], int64[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, int64, "
+        "int64, int64)"
     )
-    def loop(x, out, places, offsets, rests, form, total, pad_y, pad_x, kernel_x, first, last):
+    def loop(x, out, places, offsets, rests, form, total, pad_y, pad_x, kernel_x, kind, first, last):
         """Processes any windows, tile by tile."""
         images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, _, out_y, out_x = form
-        x, out = x.reshape(-1), out.reshape(-1)
         buffer = np.empty(rests.shape[0] * plane, np.float32)
         best, at = np.empty(points, np.float32), np.empty(points, np.uint8)
         before = (-1, -1)
         for tile in range(first, last):
             image, row = tile // strips * images, tile % strips * rows
             now = (row, min(images, total - image))
-            fill(x, image, total, NO, ONE, row, rests, form, np.float32(-np.inf), now != before, buffer)
+            fill(x, kind, image, total, NO, ONE, row, rests, form, np.float32(-np.inf), now != before, buffer)
             before = now
             best[:] = -np.inf
             at[:] = _NONE
@@ -216,7 +216,7 @@ def _max_of_windows():
                 for i in range(min(rows, out_y - row)):
                     start = (m * height + i) * pitch
                     to = ((image + m) * out_y + row + i) * out_x
-                    move(best, start, ONE, out, to, ONE, out_x)
+                    move_to(best, start, out, kind, to, ONE, out_x)
                     if places.size:
                         beyond = max(pad_y - (row + i) * step_y, 0)
                         _write_places(
@@ -312,17 +312,18 @@ def _maxima(x, windows, asked: bool):
         return _maxima_of_points(x, windows, asked)
     kind = code(x)
     plan = None if kind is None else _max_plan(x.shape, *windows)
-    if plan is None or (kind and not plan.four):
+    if plan is None:
         return NotImplemented
     out = np.empty(plan.shape, x.dtype)
     places = np.empty(plan.shape, np.uint8) if asked else _NO_PLACES
-    given = (bits(x), bits(out), places.reshape(-1), *plan.rest)
-    if kind:
-        thread_pool.run(_max_of_four_halves(), x.shape[0] * x.shape[1], (*given, x.dtype.char == "E"), plan.work)
-    elif plan.four:
-        thread_pool.run(_max_of_four(), x.shape[0] * x.shape[1], given, plan.work)
-    else:
+    if not plan.four:
+        given = (memory(x), memory(out), places.reshape(-1), *plan.rest, kind)
         thread_pool.run(_max_of_windows(), plan.tiles, given, plan.work)
+    elif kind:
+        given = (bits(x), bits(out), places.reshape(-1), x.dtype.char == "E")
+        thread_pool.run(_max_of_four_halves(), x.shape[0] * x.shape[1], given, plan.work)
+    else:
+        thread_pool.run(_max_of_four(), x.shape[0] * x.shape[1], (x, out, places.reshape(-1)), plan.work)
     return (out, places) if asked else out
 
 

@@ -22,11 +22,21 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.images import packed
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import PAD, across, along
+from tensorgrad.kernels.compiled.simd.stored import (
+    STORED,
+    carry_few_to,
+    count_of,
+    memory,
+    number_from,
+    turn_from,
+    turn_to,
+)
 from tensorgrad.kernels.compiled.simd.tiles import up
 from tensorgrad.kernels.compiled.simd.totals import total
 from tensorgrad.kernels.compiled.simd.vectors import (
@@ -36,7 +46,6 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     PARTS,
     VECTOR,
     carry,
-    carry_few,
     load_vector,
     multiply_add,
     pointer_of,
@@ -174,13 +183,13 @@ slope_plane, to_weight_plane = _plane(_of_result, 4), _plane(_to_weights, 6)
 
 
 @inner
-def _read(x, image, channels, height, width, top, left, rows, line, pitch, channel, present):
+def _read(x, kind, image, channels, height, width, top, left, rows, line, pitch, channel, present):
     """Copies `rows` rows of LANES channels to a line buffer (row, column, lane), which begins at (top, left).
 
     Only `present` of the channels are there. The border of the buffer is zeros already; points of it that are outside
-    now become zeros.
+    now become zeros. `kind`: how the numbers are stored (stored.py).
     """
-    area = height * width
+    area, numbers = height * width, count_of(x, kind)
     base, begin = (image * channels + channel) * area, max(0, -left)
     count = min(width - max(0, left), pitch - begin)
     for i in range(rows):
@@ -192,17 +201,17 @@ def _read(x, image, channels, height, width, top, left, rows, line, pitch, chann
         if count >= LANES:
             for j in range(0, count, LANES):
                 j = min(j, count - LANES)
-                turn(x, at + j, area, present, line, to + j * LANES, LANES, LANES)
-        elif at + (present - 1) * area + LANES <= x.size:
-            turn(x, at, area, present, line, to, LANES, count)
+                turn_from(x, kind, at + j, area, present, line, to + j * LANES, LANES, LANES)
+        elif at + (present - 1) * area + LANES <= numbers:
+            turn_from(x, kind, at, area, present, line, to, LANES, count)
         else:
             for j in range(count):
                 for c in range(LANES):
-                    line[to + j * LANES + c] = x[at + min(c, present - 1) * area + j]
+                    line[to + j * LANES + c] = number_from(x, kind, at + min(c, present - 1) * area + j)
 
 
 @inner
-def _write(line, pitch, channel, channels, image, height, width, top, out, square):
+def _write(line, pitch, channel, channels, image, height, width, top, out, kind, square):
     """Copies a line buffer (row, column, lane) to LANES channels of the result, from row `top` on."""
     present, area = min(LANES, channels - channel), height * width
     for i in range(min(TILE, height - top)):
@@ -210,10 +219,10 @@ def _write(line, pitch, channel, channels, image, height, width, top, out, squar
         if width >= LANES:
             for j in range(0, width, LANES):
                 j = min(j, width - LANES)
-                turn(line, at + j * LANES, LANES, LANES, out, to + j, area, present)
+                turn_to(line, at + j * LANES, LANES, LANES, out, kind, to + j, area, present)
         else:
             turn(line, at, LANES, width, square, 0, LANES, LANES)
-            carry_few(square, 0, LANES, out, to, area, present, width)
+            carry_few_to(square, 0, LANES, out, kind, to, area, present, width)
 
 
 _differences = total(lambda x: x - x)  # 0 of finite numbers
@@ -272,8 +281,8 @@ def _transformed(weights, backwards, wide):
 
 @lru_cache(maxsize=1)
 def convolve_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 12), int64, int64)")
-    def loop(x, weights, shift, out, failed, sizes, first, last):
+    @shared(f"void({STORED}, {_ROW}, {_ROW}, {STORED}, int64, {_ROW}, UniTuple(int64, 12), int64, int64)")
+    def loop(x, weights, shift, out, kind, failed, sizes, first, last):
         ins, outs, wide, height, width, points_y, points_x, pad_y, pad_x, rows, splits, total = sizes
         down, beside = -(-points_y // TILE), -(-points_x // TILE)
         many, deep, groups = rows * beside, -(-ins // LANES) * LANES, -(-outs // wide)
@@ -291,7 +300,7 @@ def convolve_loop():
                 held = chunk
                 for row in range(begin, end):
                     for c in range(0, ins, LANES):
-                        _read(x, row // down, ins, height, width, row % down * TILE - pad_y, -pad_x, _READ, line,
+                        _read(x, kind, row // down, ins, height, width, row % down * TILE - pad_y, -pad_x, _READ, line,
                               pitch, c, min(LANES, ins - c))  # fmt: skip
                         to = (row - begin) * beside * deep + c
                         for tile in range(beside):
@@ -313,7 +322,7 @@ def convolve_loop():
                         if shift.size:
                             _add(line_out, NO, TILE * pitch_out, shift, channel)
                         _write(line_out, pitch_out, channel, outs, row // down, points_y, points_x,
-                               row % down * TILE, out, square)  # fmt: skip
+                               row % down * TILE, out, kind, square)  # fmt: skip
 
     return loop
 
@@ -359,7 +368,7 @@ def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
     if bias is not None:
         shift = np.zeros(up(outs, wide), F32)
         shift[:outs] = bias
-    given = (x.reshape(-1), _transformed(weights, backwards, wide), shift, out.reshape(-1), failed, sizes)
+    given = (memory(x), _transformed(weights, backwards, wide), shift, memory(out), code(x), failed, sizes)
     thread_pool.run(convolve_loop(), items, given, work)
     return not failed[0]
 
@@ -405,8 +414,8 @@ def _back(sums, at, apart, k, ins, deep, out, failed, made, square):
 
 @lru_cache(maxsize=1)
 def correlate_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 14), int64, int64)")
-    def loop(x, g, out, failed, sizes, first, last):
+    @shared(f"void({STORED}, {STORED}, int64, {_ROW}, {_ROW}, UniTuple(int64, 14), int64, int64)")
+    def loop(x, g, kind, out, failed, sizes, first, last):
         """Sums products for a range of items (part of the sum, set of channels, group of a set's outputs).
 
         Of one part, the sums are transformed here, to weights (outs, ins, 9). Of several, `out` has them all.
@@ -431,7 +440,7 @@ def correlate_loop():
                 for row in range(begin, end):
                     image, y = row // down, row % down * TILE
                     for c in range(0, ins, LANES):
-                        _read(x, image, sets * ins, height, width, y - pad_y, -pad_x, _READ, line, pitch,
+                        _read(x, kind, image, sets * ins, height, width, y - pad_y, -pad_x, _READ, line, pitch,
                               this * ins + c, min(LANES, ins - c))  # fmt: skip
                         to = (row - begin) * beside * deep + c
                         for tile in range(beside):
@@ -441,7 +450,7 @@ def correlate_loop():
                         channel = group * wide + k
                         to = (row - begin) * beside * wide + k
                         if channel < outs:
-                            _read(g, image, sets * outs, points_y, points_x, y, NO, TILE, line_g, pitch_g,
+                            _read(g, kind, image, sets * outs, points_y, points_x, y, NO, TILE, line_g, pitch_g,
                                   this * outs + channel, min(LANES, outs - channel))  # fmt: skip
                         for tile in range(beside):
                             slope_plane(line_g, tile * TILE * LANES, pitch_g * LANES, LANES, slopes, to + tile * wide,
@@ -498,8 +507,8 @@ def _sums_of(images, points, size, padding, sets, outs, ins):
 def correlate(g, x, w_shape, padding, sets=1):
     """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input.
 
-    The channels are in so many `sets`, each a convolution of its own. Returns None if a sum is not finite: it may be
-    wrong then.
+    It is float32, whatever the dtype of these is. The channels are in so many `sets`, each a convolution of its own.
+    Returns None if a sum is not finite: it may be wrong then.
     """
     outs, ins = w_shape[0] // sets, w_shape[1]
     sizes, parts, numbers, work = _sums_of(len(x), g.shape[2:], x.shape[2:], padding, sets, outs, ins)
@@ -507,10 +516,11 @@ def correlate(g, x, w_shape, padding, sets=1):
     out, failed = np.empty(w_shape, F32), np.zeros(1, F32)
     weights = out.reshape(-1)
     sums = weights if parts == 1 else np.empty(numbers, F32)
-    thread_pool.run(correlate_loop(), parts * sets * groups, (x.reshape(-1), g.reshape(-1), sums, failed, sizes), work)
+    given = (memory(x), memory(g), code(x), sums, failed, sizes)
+    thread_pool.run(correlate_loop(), parts * sets * groups, given, work)
     if parts > 1:
-        given = (sums, weights, failed, (ins, outs, wide, parts, sets, groups))
-        thread_pool.run(back_loop(), w_shape[0], given, numbers)
+        of_parts = (sums, weights, failed, (ins, outs, wide, parts, sets, groups))
+        thread_pool.run(back_loop(), w_shape[0], of_parts, numbers)
     return None if failed[0] else out
 
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.runtime.language import inlined, inner
-from tensorgrad.kernels.compiled.simd.vectors import LANES, LINE, ONE, PARTS, TWO, carry, carry_few, every_other
+from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.simd.stored import carry_few_from, carry_from, count_of, move_from
+from tensorgrad.kernels.compiled.simd.vectors import LANES, LINE, PARTS
 
 _REGISTERS = 3  # of PARTS points, in a block: tiles are the same at every level
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
@@ -104,39 +105,16 @@ def odd(n):
     return (-(-n // 16) | 1) * 16
 
 
-@inlined
-def _moved(source, at, step, out, to, apart, count):
-    # Unsigned, since an index that could be negative is not vectorized; no slices, which cost more than a short row.
-    at, step, to, apart = np.uint64(at), np.uint64(step), np.uint64(to), np.uint64(apart)
-    for i in range(np.uint64(count)):
-        out[to + i * apart] = source[at + i * step]
-
-
 @inner
-def move(source, at, step, out, to, apart, count):
-    """Copies `count` numbers, `step` apart from `source[at]` on, to `out[to]` and on, `apart` apart."""
-    if step == 1 and apart == 1:
-        _moved(source, at, ONE, out, to, ONE, count)
-    elif step == 2 and apart == 1:
-        blocks = count // LANES
-        every_other(source, at, out, to, blocks)
-        done = blocks * LANES
-        _moved(source, at + 2 * done, TWO, out, to + done, ONE, count - done)
-    elif step == 1 and apart == 2:
-        _moved(source, at, ONE, out, to, TWO, count)
-    else:
-        _moved(source, at, step, out, to, apart, count)
-
-
-@inner
-def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, buffer):
+def fill(x, kind, image, total, channel, channels, row, rests, form, outside, fresh, buffer):
     """Copies channels of the tile that begins at `image` (of `total`) and output row `row` into the buffer.
 
-    `x` is (N, C, H, W) as one row, `outside` the value outside an image. Unless it is a `fresh` start, the buffer holds
-    a tile whose images have the same positions, so the values outside are already there.
+    `x` is (N, C, H, W) as one row, stored as `kind` says (stored.py), `outside` the value outside an image. Unless it
+    is a `fresh` start, the buffer holds a tile whose images have the same positions, so the values outside are already
+    there.
     """
     images, _, _, height, pitch, filled, plane, _, low_y, low_x, step_y, step_x, size_y, size_x = form[:14]
-    all_channels = x.size // (total * size_y * size_x)
+    all_channels = count_of(x, kind) // (total * size_y * size_x)
     present = min(images, total - image)
     if fresh:
         buffer[:] = outside
@@ -157,14 +135,14 @@ def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, b
                         start = base + ((row + top + low_y) * step_y + rest_y) * size_x + first
                         to = at + (m * height + top) * pitch + left
                         if width < LANES:
-                            carry_few(x, start, step_y * size_x, buffer, to, pitch, bottom - top, width)
+                            carry_few_from(x, kind, start, step_y * size_x, buffer, to, pitch, bottom - top, width)
                             continue
                         for j in range(0, width, LANES):
                             j = min(j, width - LANES)
-                            carry(x, start + j, step_y * size_x, buffer, to + j, pitch, bottom - top)
+                            carry_from(x, kind, start + j, step_y * size_x, buffer, to + j, pitch, bottom - top)
                         continue
                     for i in range(top, bottom):
                         y = (row + i + low_y) * step_y + rest_y
                         to = at + (m * height + i) * pitch + left
-                        move(x, base + y * size_x + first, step_x, buffer, to, ONE, right - left)
+                        move_from(x, kind, base + y * size_x + first, step_x, buffer, to, right - left)
             at += plane

@@ -286,27 +286,6 @@ def largest(typing, row, count):
     return types.float32(row, types.int64), code
 
 
-@intrinsic
-def every_other(typing, source, at, out, to, blocks):
-    """out[to + i] = source[at + 2 i] for `blocks` LANES numbers i. Reads nothing else; nothing checks bounds."""
-    index = types.int64
-    signature = types.void(source, index, out, index, index)
-
-    def code(context, builder, signature, given):
-        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
-        target = pointer_of(context, builder, signature.args[2], given[2], given[3])
-        order = [*range(0, LANES, 2), *range(LANES + 1, 2 * LANES, 2)]
-        with counted(builder, given[4]) as n:
-            at = builder.mul(n, ir.Constant(I64, LANES))
-            place = pointer_at(builder, data, builder.mul(at, ir.Constant(I64, 2)))
-            # The second half overlaps, so that it ends with the last number needed.
-            halves = load_vector(builder, place, 0), load_vector(builder, place, LANES - 1)
-            store_vector(builder, shuffle(builder, *halves, order), target, at)
-        return nothing(context)
-
-    return signature, code
-
-
 def _runs(rows: int, registers: int):
     """Makes the function that computes a block of a product whose inner dimension consists of runs.
 
@@ -463,39 +442,6 @@ def carry(typing, source, at, apart, out, to, step, count):
         with counted(builder, given[6]) as n:
             vector = load_vector(builder, data, builder.mul(n, given[2]))
             store_vector(builder, vector, target, builder.mul(n, given[5]))
-        return nothing(context)
-
-    return signature, code
-
-
-@intrinsic
-def carry_few(typing, source, at, apart, out, to, step, count, width):
-    """out[to + n step + i] = source[at + n apart + i] for `count` n and i < `width`, which is LANES at most.
-
-    Nothing else is read or written; nothing checks bounds.
-    """
-    index = types.int64
-    signature = types.void(source, index, index, out, index, index, index, index)
-
-    def code(context, builder, signature, given):
-        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
-        target = pointer_of(context, builder, signature.args[3], given[3], given[4])
-        lanes = ir.VectorType(_I32, LANES)
-        one = builder.insert_element(
-            ir.Constant(lanes, ir.Undefined), builder.trunc(given[7], _I32), ir.Constant(_I32, 0)
-        )
-        limit = builder.shuffle_vector(one, one, ir.Constant(lanes, [0] * LANES))
-        mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), limit)
-        place, align = VECTOR.as_pointer(), ir.Constant(_I32, 4)
-        name = f"v{LANES}f32.p0"
-        load = ir.FunctionType(VECTOR, [place, _I32, mask.type, VECTOR])
-        load = declared(builder.module, load, f"llvm.masked.load.{name}")
-        store = ir.FunctionType(ir.VoidType(), [VECTOR, place, _I32, mask.type])
-        store = declared(builder.module, store, f"llvm.masked.store.{name}")
-        with counted(builder, given[6]) as n:
-            here = builder.bitcast(pointer_at(builder, data, builder.mul(n, given[2])), place)
-            there = builder.bitcast(pointer_at(builder, target, builder.mul(n, given[5])), place)
-            builder.call(store, [builder.call(load, [here, align, mask, ZERO_VECTOR]), there, align, mask])
         return nothing(context)
 
     return signature, code
