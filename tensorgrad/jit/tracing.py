@@ -20,6 +20,7 @@ from tensorgrad.library.dispatch_classes import call, dispatch
 from tensorgrad.nn.module import Module
 from tensorgrad.ops.nn.interpolate import NAMES
 from tensorgrad.rows.switches import DISPATCH, LOCAL, observe, unobserve
+from tensorgrad.system.exporting import exporting
 from tensorgrad.tensor import Tensor, tensors_in
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
 
@@ -59,7 +60,7 @@ def _program(tree: Tree, function: Any, args: tuple, kwargs: dict[str, Any]) -> 
             bound.arguments[name] = {key: take(key, v) for key, v in value.items()}
         else:
             bound.arguments[name] = take(name, value)
-    with tape:
+    with exporting("trace"), tape:
         result = function(*bound.args, **bound.kwargs)
     tree.forward(tape, inputs, result)
     program = Program(tree.sources(), VERSION)

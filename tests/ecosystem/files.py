@@ -63,7 +63,8 @@ def made(library: str, name: str) -> tuple[Any, tuple]:
         return model.eval(), (torch.randn(1, 3, 16, OTHERS[name], OTHERS[name]),)
     if name in OTHERS:
         return leaving.model(library, name), (torch.randn(2, 3, OTHERS[name], OTHERS[name]),)
-    return leaving.arguments(library, name)
+    model, cases = leaving.arguments(library, name)
+    return model, cases[0]
 
 
 def exported(model: Any, given: tuple, file: str) -> Any:
