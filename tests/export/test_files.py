@@ -146,6 +146,33 @@ def test_dynamic_sizes_that_torch_saves():
         loaded.module()(torch.randn(21, 4), y)
 
 
+@NEEDS_TORCH
+def test_operators_on_bits_that_torch_saves():
+    import torch as pytorch
+
+    class Bits(pytorch.nn.Module):
+        def forward(self, a, b, mask):
+            c, d, e = a.clone(), a.clone(), mask.clone()
+            c &= b
+            c |= 8
+            d ^= b
+            d <<= 2
+            d >>= b
+            e &= a > 1
+            return a & b, a | b, a ^ b, a & 3, a | 4, a ^ 5, a << b, a >> 1, a << 1, a >> b, mask & (a > 2), c, d, e
+
+    given = pytorch.tensor([1, 6, 12]), pytorch.tensor([3, 2, 1]), pytorch.tensor([True, False, True])
+    program = pytorch.export.export(Bits(), given)
+    names = {str(n.target) for n in program.graph.nodes}
+    assert {"aten.__and__.Tensor", "aten.__ilshift__.Scalar", "aten.__rshift__.Scalar"} <= names
+    loaded = torch.export.load(saved(program, pytorch))
+    found = loaded.module()(*[torch.from_numpy(t.numpy().copy()) for t in given])
+    expected = Bits()(*given)
+    assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+    again = pytorch.export.load(saved(loaded)).module()(*given)
+    assert [t.tolist() for t in again] == [t.tolist() for t in expected]
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
