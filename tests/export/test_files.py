@@ -147,6 +147,21 @@ def test_dynamic_sizes_that_torch_saves():
 
 
 @NEEDS_TORCH
+def test_torch_reads_numbers_that_are_chosen_and_repeated():
+    import torch as pytorch
+
+    def program(m, x, n):
+        chosen = torch.where(m, x, -3.0), torch.where(m, 2.0, x), torch.where(m, 1.0, 0.0), torch.where(m, x, x + 1)
+        repeated = x.repeat_interleave(2, 0), torch.repeat_interleave(x, 3, dim=1), x.repeat_interleave(repeats=2)
+        return (*chosen, *repeated, x.repeat_interleave(n, 0))
+
+    given = torch.tensor([True, False]), torch.randn(2, 2), torch.tensor([1, 3])
+    read = pytorch.export.load(saved(exported(program, *given)))
+    found = read.module()(*[pytorch.from_numpy(t.numpy().copy()) for t in given])
+    assert [t.tolist() for t in found] == [t.tolist() for t in program(*given)]
+
+
+@NEEDS_TORCH
 def test_operators_on_bits_that_torch_saves():
     import torch as pytorch
 
