@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad._ops import OpOverload, OpOverloadPacket
+from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.export.operators import form_of
 from tensorgrad.jit.modules import TopLevelTracedModule, TracedModule
 from tensorgrad.jit.objects import Class
@@ -170,6 +170,8 @@ class Tape(TorchDispatchMode):
             self.inside -= 1
         if func.namespace != "aten":
             path = f"ops.{func.namespace}.{func.overloadpacket.__name__}"
+        elif func is ops.aten.view.default:  # PyTorch's results may have other strides, as those of its LSTM
+            path = "torch.reshape"
         else:
             path = f"torch.{func.overloadpacket.__name__}"
         call, name = f"{path}({', '.join(parts)})", self.fresh()
