@@ -25,7 +25,7 @@ from tests.ecosystem import leaving, torchvision_operators
 TOGETHER = 8  # models whose files lie on the disk at the same time: to import the libraries takes long
 SIDES = ("tensorgrad", "torch")
 OTHERS: dict[str, int] = {
-    "segmentation.fcn_resnet50": 64, "video.mc3_18": 64, "video.mvit_v1_b": 224, "video.r3d_18": 64, "video.s3d": 64,
+    "segmentation.fcn_resnet50": 64, "video.mc3_18": 64, "video.mvit_v1_b": 224, "video.r3d_18": 64, "video.s3d": 224,
 }  # fmt: skip
 # architecture -> the shorter side to which it resizes images
 DETECTORS: dict[str, int] = {
