@@ -55,6 +55,18 @@ MAJOR = 8  # of the format
 LIMIT = 1 << 40  # of sizes
 DEEPEST = 8  # graphs of branches and loops within each other
 _REFUSED = frozenset(("from_file", "record_stream", "set_", "data"))  # reads a file; reaches into memory
+# Python's operators on bits, which PyTorch's programs spell in their own way.
+_SPELLED = {
+    f"__{short}{name}__": f"bitwise_{full}{end}"
+    for name, full in (
+        ("and", "and"),
+        ("or", "or"),
+        ("xor", "xor"),
+        ("lshift", "left_shift"),
+        ("rshift", "right_shift"),
+    )
+    for short, end in (("", ""), ("i", "_"))
+}
 # Checks that PyTorch puts into programs: the guards do the same.
 _CHECKS = frozenset(
     (
@@ -453,6 +465,8 @@ class _Loader:
                 kwargs[_identifier(given["name"])] = value
             else:
                 args.append(value)
+        if target is ops.aten.to.dtype_layout:
+            kwargs.pop("layout", None)  # strided, as all are; `Tensor.to` has no such argument
         outputs = [_only(o) for o in data["outputs"]]
         name = data.get("name") or (_result(outputs[0]) if outputs else "") or "call"
         node = self.graph.create_node("call_function", target, tuple(args), kwargs, _name(name))
@@ -686,6 +700,9 @@ def _target(text: str) -> Callable | None:
         name, overload = found.groups()
         if name in _CHECKS:
             return None
+        if name in _SPELLED:
+            name = _SPELLED[name]
+            overload = "Tensor_Scalar" if "shift" in name and overload == "Scalar" else overload
         if name in _REFUSED or name not in _overloads() or overload not in _overloads()[name]:
             raise _Refused(f"it calls the operator aten.{name}.{overload}, which is not here")
         return getattr(getattr(ops.aten, name), overload)

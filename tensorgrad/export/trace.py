@@ -35,11 +35,10 @@ from tensorgrad.export.tracer import Tracer, traced_call
 from tensorgrad.fx import Node
 from tensorgrad.nn import Module
 from tensorgrad.onnx.dimensions import TRIALS
+from tensorgrad.system.exporting import exporting
 from tensorgrad.system.progress import progress, say
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils import _pytree
-
-EXPORTING: list[bool] = []
 
 
 def export(
@@ -111,12 +110,8 @@ def export(
     def tracer() -> Tracer:
         return Tracer(constants, calls=ModuleCalls(mod, tuple(preserve_module_call_signature)))
 
-    with kept([t for _, _, t in lifted]), progress("export"):
-        EXPORTING.append(True)
-        try:
-            traced, dynamic = traces(call, inputs, list(zip(users, leaves, strict=True)), constraints, tracer)
-        finally:
-            EXPORTING.pop()
+    with kept([t for _, _, t in lifted]), progress("export"), exporting("export"):
+        traced, dynamic = traces(call, inputs, list(zip(users, leaves, strict=True)), constraints, tracer)
     return _program(mod, traced, state, (args, kwargs), in_spec, dynamic)
 
 

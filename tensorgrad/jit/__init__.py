@@ -220,12 +220,18 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """Returns whether the code is being traced: always False, as a trace records what really runs.
+    """Returns whether `torch.jit.trace`, or `torch.onnx.export` with `dynamo=False`, is running the code.
 
-    >>> torch.jit.is_tracing()
-    False
+    >>> class Told(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         print(torch.jit.is_tracing())
+    ...         return x + 1
+    >>> traced = torch.jit.trace(Told(), torch.ones(1))
+    True
     """
-    return False
+    from tensorgrad.system.exporting import is_exporting
+
+    return is_exporting("trace")
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

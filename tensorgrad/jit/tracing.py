@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad._ops import OpOverload, OpOverloadPacket
+from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.export.operators import form_of
 from tensorgrad.jit.modules import TopLevelTracedModule, TracedModule
 from tensorgrad.jit.objects import Class
@@ -20,6 +20,7 @@ from tensorgrad.library.dispatch_classes import call, dispatch
 from tensorgrad.nn.module import Module
 from tensorgrad.ops.nn.interpolate import NAMES
 from tensorgrad.rows.switches import DISPATCH, LOCAL, observe, unobserve
+from tensorgrad.system.exporting import exporting
 from tensorgrad.tensor import Tensor, tensors_in
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
 
@@ -59,7 +60,7 @@ def _program(tree: Tree, function: Any, args: tuple, kwargs: dict[str, Any]) -> 
             bound.arguments[name] = {key: take(key, v) for key, v in value.items()}
         else:
             bound.arguments[name] = take(name, value)
-    with tape:
+    with exporting("trace"), tape:
         result = function(*bound.args, **bound.kwargs)
     tree.forward(tape, inputs, result)
     program = Program(tree.sources(), VERSION)
@@ -169,6 +170,8 @@ class Tape(TorchDispatchMode):
             self.inside -= 1
         if func.namespace != "aten":
             path = f"ops.{func.namespace}.{func.overloadpacket.__name__}"
+        elif func is ops.aten.view.default:  # PyTorch's results may have other strides, as those of its LSTM
+            path = "torch.reshape"
         else:
             path = f"torch.{func.overloadpacket.__name__}"
         call, name = f"{path}({', '.join(parts)})", self.fresh()

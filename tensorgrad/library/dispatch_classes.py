@@ -249,6 +249,20 @@ _BY_COUNT = {
 }
 
 
+# Overloads of `where` by the two values that it chooses from.
+_WHERE = {
+    ("Tensor", "Tensor"): "self", ("Tensor", "Scalar"): "ScalarOther", ("Scalar", "Tensor"): "ScalarSelf",
+    ("Scalar", "Scalar"): "Scalar",
+}  # fmt: skip
+
+
+def _repeats(args: tuple, kwargs: dict[str, Any]) -> str:
+    """The overload of `repeat_interleave`: with a tensor or a number of repeats, or of repeats alone."""
+    if len(args) < 2 and ("repeats" not in kwargs or not args):
+        return "Tensor"
+    return "self_Tensor" if isinstance(args[1] if len(args) > 1 else kwargs["repeats"], Tensor) else "self_int"
+
+
 def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
     """The overload of an operator that fits the arguments."""
     packet = getattr(ops.aten, name)
@@ -259,7 +273,8 @@ def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
     has_dim = kwargs.get("dim", second) is not None
     wanted = [
         "out" if kwargs.get("out") is not None else "",
-        "self" if name == "where" and len(args) == 3 else "",
+        _WHERE[tensors[1], tensors[2]] if name == "where" and len(args) == 3 else "",
+        _repeats(args, kwargs) if name == "repeat_interleave" else "",
         "default" if name in ("copy_", "floor_divide") else "",
         "Tensor_mode" if kwargs.get("rounding_mode") is not None else "",
         "float" if name == "bernoulli_" and not isinstance(second, Tensor) else "",

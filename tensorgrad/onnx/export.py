@@ -25,11 +25,11 @@ from tensorgrad.onnx.model import IR_VERSIONS, Graph, Model, Node, ValueInfo, el
 from tensorgrad.onnx.program import ONNXProgram
 from tensorgrad.onnx.sizes import Size, unified
 from tensorgrad.rows.switches import LOCAL
+from tensorgrad.system.exporting import exporting, is_exporting
 from tensorgrad.system.progress import progress, say
 from tensorgrad.tensor import Tensor
 
 DEFAULT_OPSET = 20
-_EXPORTING: list[bool] = []
 _CUSTOM: dict[str, Callable] = {}  # translations that were registered for all exports
 
 
@@ -147,14 +147,11 @@ def export(
         raise RuntimeError("onnx.export(): cannot begin inside of vmap, jvp or a recording")
     with progress("onnx.export", verbose):
         with _mode(model, training), _state_kept(model):
-            _EXPORTING.append(True)
-            try:
+            with exporting("onnx", "export" if dynamo else "trace"):
                 made = _exported(
                     model, args, kwargs, opset, list(input_names or ()), list(output_names or ()), dynamic_axes,
                     dynamic_shapes, _table(custom_translation_table), dict(custom_opsets or {}),
                 )  # fmt: skip
-            finally:
-                _EXPORTING.pop()
             program = ONNXProgram(made)
             if verify:
                 say("running the program with onnxruntime")
@@ -176,7 +173,7 @@ def is_in_onnx_export() -> bool:
     >>> torch.onnx.is_in_onnx_export()
     False
     """
-    return bool(_EXPORTING)
+    return is_exporting("onnx")
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable, opset_version: int) -> None:

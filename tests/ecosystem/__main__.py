@@ -10,6 +10,7 @@ python -m tests.ecosystem together            all libraries in one environment, 
                                               being installed
 python -m tests.ecosystem leaving             exports architectures of timm and torchvision (docs/leaving.md)
 python -m tests.ecosystem files               their files, written by one library and loaded by the other
+python -m tests.ecosystem onnx                their ONNX files beside PyTorch's: sizes, and time in onnxruntime
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
 python -m tests.ecosystem delete              deletes the environments that own, record, exchange and exits keep
 
@@ -26,7 +27,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.ecosystem import environments, files, leaving, own, results, running, table, together
+from tests.ecosystem import environments, files, leaving, onnx_files, own, results, running, table, together
 from tests.ecosystem.environments import Environment, Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
 
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    choices = (*ACTIONS, "together", "leaving", "files", "table", "delete")
+    choices = (*ACTIONS, "together", "leaving", "files", "onnx", "table", "delete")
     parser.add_argument("what", nargs="?", choices=choices, default="run")
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
@@ -48,6 +49,8 @@ def main(arguments: list[str]) -> int:
         return leaving.run(options.only or [])
     if options.what == "files":
         return files.run(options.only or [])
+    if options.what == "onnx":
+        return onnx_files.run(options.only or [])
     chosen = [(library, programs) for library in LIBRARIES if (programs := _chosen(library, options.only)) is not None]
     if not chosen:
         parser.error(f"no library or program is called {options.only}")

@@ -25,7 +25,7 @@ from tests.ecosystem import leaving, torchvision_operators
 TOGETHER = 8  # models whose files lie on the disk at the same time: to import the libraries takes long
 SIDES = ("tensorgrad", "torch")
 OTHERS: dict[str, int] = {
-    "segmentation.fcn_resnet50": 64, "video.mc3_18": 64, "video.mvit_v1_b": 224, "video.r3d_18": 64, "video.s3d": 64,
+    "segmentation.fcn_resnet50": 64, "video.mc3_18": 64, "video.mvit_v1_b": 224, "video.r3d_18": 64, "video.s3d": 224,
 }  # fmt: skip
 # architecture -> the shorter side to which it resizes images
 DETECTORS: dict[str, int] = {
@@ -63,7 +63,8 @@ def made(library: str, name: str) -> tuple[Any, tuple]:
         return model.eval(), (torch.randn(1, 3, 16, OTHERS[name], OTHERS[name]),)
     if name in OTHERS:
         return leaving.model(library, name), (torch.randn(2, 3, OTHERS[name], OTHERS[name]),)
-    return leaving.arguments(library, name)
+    model, cases = leaving.arguments(library, name)
+    return model, cases[0]
 
 
 def exported(model: Any, given: tuple, file: str) -> Any:

@@ -35,7 +35,7 @@ ARCHITECTURES: dict[str, dict[str, int]] = {
         "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64, "swin_v2_t": 64, "vgg11": 64, "vit_b_16": 224,
         "segmentation.lraspp_mobilenet_v3_large": 64, "segmentation.deeplabv3_mobilenet_v3_large": 64,
     },
-    "transformers": dict.fromkeys(("bert", "gpt2", "llama", "qwen2", "t5", "vit"), 0),
+    "transformers": dict.fromkeys(("bert", "gpt2", "llama", "qwen2", "t5", "vit", "whisper"), 0),
 }  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def model(library: str, name: str) -> Any:
     return torchvision.models.get_model(name.rpartition(".")[2], **given).eval()
 
 
-def arguments(library: str, name: str) -> tuple[Any, tuple]:
-    """An architecture with random weights, in evaluation mode, and its arguments."""
+def arguments(library: str, name: str) -> tuple[Any, list[tuple]]:
+    """An architecture with random weights, in evaluation mode, the arguments with which it is exported, and others."""
     import torch
 
     if library == "transformers":
@@ -76,7 +76,7 @@ def arguments(library: str, name: str) -> tuple[Any, tuple]:
         torch.manual_seed(0)
         return tiny_transformers.made(name)
     side = ARCHITECTURES[library][name]
-    return model(library, name), (torch.randn(2, 3, side, side),)
+    return model(library, name), [(torch.randn(2, 3, side, side),)]
 
 
 def flat(value: Any) -> list[Any]:
@@ -101,47 +101,52 @@ def difference(found: Any, expected: Any) -> float:
     return max(float(np.abs(a - b).max() / max(1e-30, np.abs(b).max())) for a, b in pairs)
 
 
-def exported(model: Any, given: tuple, expected: Any) -> Found:
+def largest(programs: list[Any], cases: list[tuple], expected: list[Any]) -> float:
+    """The largest difference of what programs return for each of several arguments."""
+    return max(
+        difference(run(*given), result) for run in programs for given, result in zip(cases, expected, strict=True)
+    )
+
+
+def exported(model: Any, cases: list[tuple], expected: list[Any]) -> Found:
     """By `torch.export`, as a .pt2 file that is loaded again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.export.export(model, given)
+    program = torch.export.export(model, cases[0])
     seconds = time.perf_counter() - start
     file = io.BytesIO()
     torch.export.save(program, file)
     size = file.tell()
     file.seek(0)
     loaded = torch.export.load(file).module()
-    error = max(difference(program.module()(*given), expected), difference(loaded(*given), expected))
-    return Found(error, seconds, size)
+    return Found(largest([program.module(), loaded], cases, expected), seconds, size)
 
 
-def onnx(model: Any, given: tuple, expected: Any) -> Found:
+def onnx(model: Any, cases: list[tuple], expected: list[Any]) -> Found:
     """By `torch.onnx.export`, run by onnxruntime, and read again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.onnx.export(model, given)
+    program = torch.onnx.export(model, cases[0])
     seconds = time.perf_counter() - start
     data = bytes(program)
     loaded = torch.onnx.load(io.BytesIO(data))
-    error = max(difference(program(*given), expected), difference(loaded(*given), expected))
-    return Found(error, seconds, len(data))
+    return Found(largest([program, loaded], cases, expected), seconds, len(data))
 
 
-def traced(model: Any, given: tuple, expected: Any) -> Found:
+def traced(model: Any, cases: list[tuple], expected: list[Any]) -> Found:
     """By `torch.jit.trace`, as an archive that is loaded again."""
     import torch
 
     start = time.perf_counter()
-    program = torch.jit.trace(model, given, strict=False)
+    program = torch.jit.trace(model, cases[0], strict=False)
     seconds = time.perf_counter() - start
     file = io.BytesIO()
     torch.jit.save(program, file)
     size = file.tell()
     file.seek(0)
-    return Found(difference(torch.jit.load(file)(*given), expected), seconds, size)
+    return Found(largest([torch.jit.load(file)], cases, expected), seconds, size)
 
 
 WAYS: dict[str, Callable] = {"torch.export": exported, "torch.onnx.export": onnx, "torch.jit.trace": traced}
@@ -151,12 +156,12 @@ def measured(library: str, name: str) -> Iterator[tuple[str, Found | str]]:
     """What each way gave for an architecture, or why it failed."""
     import torch
 
-    made, given = arguments(library, name)
+    made, cases = arguments(library, name)
     with torch.no_grad():
-        expected = made(*given)
+        expected = [made(*given) for given in cases]
         for way, function in WAYS.items():
             try:
-                found = function(made, given, expected)
+                found = function(made, cases, expected)
                 yield way, found if found.error <= TOLERANCE else f"differs by {found.error:.1e}"
             except Exception as error:  # all the rest is still to be measured
                 yield way, f"{type(error).__name__}: {error}"

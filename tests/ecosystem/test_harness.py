@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.ecosystem import environments, files, own, results, running, table
+from tests.ecosystem import environments, files, onnx_files, own, results, running, table
 from tests.ecosystem.__main__ import main
 from tests.ecosystem.environments import Environment
 from tests.ecosystem.libraries import BY_NAME, LIBRARIES, Library, OwnTests
@@ -247,6 +247,32 @@ def test_what_torch_does_not_write_is_no_failure():
     assert files.failures(found) == [
         "b: script written, by tensorgrad: Error: no", "b: script loaded, by tensorgrad, of torch: differs by 1e-3",
     ]  # fmt: skip
+
+
+def test_onnx_files_of_two_libraries_are_compared(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="runs exported models (extra test-tools)")
+    import tensorgrad
+
+    monkeypatch.setitem(sys.modules, "torch", tensorgrad)
+    tensorgrad.manual_seed(0)
+    made = {
+        "linear": (tensorgrad.nn.Linear(3, 2).eval(), [(tensorgrad.ones(2, 3),)]),
+        "wrong": (tensorgrad.nn.Linear(3, 2).eval(), [(tensorgrad.ones(2, 3),)]),
+        "none": (lambda x: tensorgrad.linalg.eigvals(x), [(tensorgrad.eye(2),)]),
+    }
+    monkeypatch.setattr(onnx_files.leaving, "arguments", lambda library, name: made[name])
+    models = [("own", name) for name in made]
+    for side in onnx_files.SIDES:
+        written = dict(onnx_files.write(tmp_path, side, models))
+        assert isinstance(written["linear"], float) and "UnsupportedOperatorError" in written["none"]
+    file = tmp_path / "wrong.torch.npz"
+    stored = dict(np.load(file))
+    np.savez(file, **stored | {"result 00": stored["result 00"] + 1})
+    measured, wrong = onnx_files.compare(tmp_path, list(made), rounds=3, seconds=0)
+    assert measured.name == "linear" and measured.sizes[0] == measured.sizes[1] and len(measured.ratios) == 3
+    assert wrong[0] == "wrong" and wrong[1].startswith("the file of torch differs by")
+    assert onnx_files.line(measured).startswith("linear: ") and "larger: none" in onnx_files.summary([measured])
+    assert "larger: linear" in onnx_files.summary([measured._replace(sizes=(2, 1))])
 
 
 def test_temporary_files_of_programs_are_deleted():

@@ -1,7 +1,11 @@
-"""Six models of transformers, tiny, with random weights: encoders, and decoders whose cache comes in and goes out."""
+"""Seven models of transformers, tiny, with random weights: encoders, and decoders whose cache comes in and goes out.
+
+Two of them have a mask that hides padding. In the arguments with which they are exported it hides nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,9 +50,30 @@ def _cache(heads: int) -> tuple[Any, Any]:
     return torch.randn(2, 2, heads, 5, 8), torch.randn(2, 2, heads, 5, 8)
 
 
-def _bert() -> tuple[Any, tuple]:
+def _padding(*lengths: int) -> Any:
+    """A mask for texts of these lengths."""
+    return (torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]).long()
+
+
+def _bert() -> tuple[Any, list[tuple]]:
     model = t.BertModel(t.BertConfig(vocab_size=60, max_position_embeddings=64, **SIZES))
-    return Named(model, "input_ids", "token_type_ids"), (_ids(2, 9), torch.randint(0, 2, (2, 9)))
+    masks = _padding(9, 9), _padding(9, 4), _padding(1, 9)
+    return (
+        Named(model, "input_ids", "attention_mask", "token_type_ids"),
+        [(_ids(2, 9), mask, torch.randint(0, 2, (2, 9))) for mask in masks],
+    )
+
+
+def _whisper() -> tuple[Any, list[tuple]]:
+    config = t.WhisperConfig(
+        vocab_size=60, num_mel_bins=8, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_source_positions=16,
+        max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=3,
+        suppress_tokens=None, begin_suppress_tokens=None,
+    )  # fmt: skip
+    model = t.WhisperForConditionalGeneration(config)
+    named = Named(model, "input_features", "decoder_input_ids", "decoder_attention_mask", use_cache=False)
+    return named, [(torch.randn(2, 8, 32), _ids(2, 6), mask) for mask in (_padding(6, 6), _padding(6, 2))]
 
 
 def _gpt2() -> tuple[Any, tuple]:
@@ -79,11 +104,13 @@ def _qwen2() -> tuple[Any, tuple]:
     return Cached(t.Qwen2ForCausalLM(config)), (_ids(1, 1), *(part[:, :1] for part in _cache(2)))
 
 
-MODELS = {"bert": _bert, "gpt2": _gpt2, "llama": _llama, "qwen2": _qwen2, "t5": _t5, "vit": _vit}
+MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "bert": _bert, "gpt2": _gpt2, "llama": _llama, "qwen2": _qwen2, "t5": _t5, "vit": _vit, "whisper": _whisper,
+}  # fmt: skip
 
 
-def made(name: str) -> tuple[Any, tuple]:
-    """A model in evaluation mode, and its arguments."""
+def made(name: str) -> tuple[Any, list[tuple]]:
+    """A model in evaluation mode, and arguments: those with which it is exported, and others."""
     t.logging.set_verbosity_error()
     model, given = MODELS[name]()
-    return model.eval(), given
+    return model.eval(), given if isinstance(given, list) else [given]

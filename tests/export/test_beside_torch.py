@@ -38,6 +38,27 @@ def test_arguments_of_nodes(torch):
 
 
 @alike
+def test_what_a_program_is_told_while_it_is_exported(torch):
+    from importlib import import_module
+
+    told = []
+
+    class Told(torch.nn.Module):
+        def forward(self, x):
+            asked = torch.compiler
+            told.append([asked.is_compiling(), asked.is_exporting(), asked.is_dynamo_compiling()])
+            told[-1] += [torch.jit.is_tracing(), torch._C._is_tracing(), torch.jit.is_scripting()]
+            return x + 1
+
+    x, module = torch.ones(2), Told()
+    module(x)
+    import_module(torch.__name__ + ".export").export(module, (x,))
+    torch.jit.trace(module, x, check_trace=False)
+    module(x)
+    return [one for i, one in enumerate(told) if i == 0 or one != told[i - 1]]
+
+
+@alike
 def test_dimensions(torch):
     from importlib import import_module
 

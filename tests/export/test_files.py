@@ -146,6 +146,48 @@ def test_dynamic_sizes_that_torch_saves():
         loaded.module()(torch.randn(21, 4), y)
 
 
+@NEEDS_TORCH
+def test_torch_reads_numbers_that_are_chosen_and_repeated():
+    import torch as pytorch
+
+    def program(m, x, n):
+        chosen = torch.where(m, x, -3.0), torch.where(m, 2.0, x), torch.where(m, 1.0, 0.0), torch.where(m, x, x + 1)
+        repeated = x.repeat_interleave(2, 0), torch.repeat_interleave(x, 3, dim=1), x.repeat_interleave(repeats=2)
+        return (*chosen, *repeated, x.repeat_interleave(n, 0))
+
+    given = torch.tensor([True, False]), torch.randn(2, 2), torch.tensor([1, 3])
+    read = pytorch.export.load(saved(exported(program, *given)))
+    found = read.module()(*[pytorch.from_numpy(t.numpy().copy()) for t in given])
+    assert [t.tolist() for t in found] == [t.tolist() for t in program(*given)]
+
+
+@NEEDS_TORCH
+def test_operators_on_bits_that_torch_saves():
+    import torch as pytorch
+
+    class Bits(pytorch.nn.Module):
+        def forward(self, a, b, mask):
+            c, d, e = a.clone(), a.clone(), mask.clone()
+            c &= b
+            c |= 8
+            d ^= b
+            d <<= 2
+            d >>= b
+            e &= a > 1
+            return a & b, a | b, a ^ b, a & 3, a | 4, a ^ 5, a << b, a >> 1, a << 1, a >> b, mask & (a > 2), c, d, e
+
+    given = pytorch.tensor([1, 6, 12]), pytorch.tensor([3, 2, 1]), pytorch.tensor([True, False, True])
+    program = pytorch.export.export(Bits(), given)
+    names = {str(n.target) for n in program.graph.nodes}
+    assert {"aten.__and__.Tensor", "aten.__ilshift__.Scalar", "aten.__rshift__.Scalar"} <= names
+    loaded = torch.export.load(saved(program, pytorch))
+    found = loaded.module()(*[torch.from_numpy(t.numpy().copy()) for t in given])
+    expected = Bits()(*given)
+    assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+    again = pytorch.export.load(saved(loaded)).module()(*given)
+    assert [t.tolist() for t in again] == [t.tolist() for t in expected]
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,11 @@ class Color(Enum):
     BLUE = 2
 
 
+class Layout(str, Enum):
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
 def make(torch):
     """Programs by name: what is scripted, and lists of arguments."""
     nn, F, Tensor = torch.nn, torch.nn.functional, torch.Tensor
@@ -330,6 +335,92 @@ def make(torch):
                 any([s.dim() == 3 for s in sizes]), any(s.shape[-1] > 100 for s in sizes),
             )  # fmt: skip
 
+    class Pools(nn.Module):
+        """Pooling with random windows (here given), and its inverse."""
+
+        def __init__(self):
+            super().__init__()
+            places = torch.arange(8.0).view(2, 2, 2) / 8
+            self.sized = nn.FractionalMaxPool2d(2, output_size=(2, 5), _random_samples=places)
+            self.scaled = nn.FractionalMaxPool2d((2, 3), None, (0.5, 0.6), True, places)
+            self.random = nn.FractionalMaxPool3d(2, output_ratio=0.5)
+            self.pool, self.line = nn.MaxPool2d(2, return_indices=True), nn.MaxPool1d(3, 2, 1, return_indices=True)
+            self.volume = nn.MaxPool3d((1, 2, 2), return_indices=True)
+            self.fitted = nn.AdaptiveMaxPool2d((2, 3), return_indices=True)
+
+        def forward(self, x, places):
+            pooled, where = self.pool(x)
+            line, line_where = self.line(x[0])
+            volume, volume_where = self.volume(x[None])
+            one, one_where = F.adaptive_max_pool1d(x[0], 3, return_indices=True)
+            found, found_where = F.fractional_max_pool2d(x, 2, 2, return_indices=True, _random_samples=places)
+            return (
+                self.sized(x), self.scaled(x), self.random(x.repeat(1, 2, 1, 1)[None]).shape, self.fitted(x),
+                F.max_unpool2d(pooled, where, (2, 2), stride=2), F.max_unpool2d(pooled, where, 2),
+                F.max_unpool2d(pooled, where, 2, 2, 0, [5, 9]), F.max_unpool2d(pooled, where, 2, output_size=x.size()),
+                F.max_unpool1d(line, line_where, 3, 2, 1, [8]),
+                F.max_unpool3d(volume, volume_where, (1, 2, 2)), one, one_where, found, found_where,
+                F.fractional_max_pool2d(x[0], 2, output_ratio=0.5, _random_samples=places[:1]),
+                F.fractional_max_pool3d(x.repeat(1, 2, 1, 1), (2, 2, 2), output_size=[2, 2, 4]).shape,
+                F.adaptive_max_pool3d(x, (1, 2, 4)),
+            )  # fmt: skip
+
+    class Early(nn.Module):
+        """Loops over modules, and over a tuple of several types, that leave the function."""
+
+        layout: Layout
+        other: Layout
+
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)])
+            self.stack = nn.Sequential(nn.Tanh(), nn.Linear(4, 4))
+            self.layout, self.other = Layout.ROWS, Layout.COLUMNS
+
+        def until(self, x, limit: float):
+            for i, layer in enumerate(self.layers):
+                x = layer(x)
+                if bool(x.sum() > limit):
+                    return x, i
+            return x * 0, -1
+
+        def first(self, x):
+            for layer in self.stack:
+                return layer(x)
+
+        def pairs(self, x, n: int):
+            total = 0
+            for one, other in zip(self.layers, self.stack):
+                for k in range(n):
+                    if k == 2:
+                        continue
+                    if k > 3:
+                        break
+                    x = other(one(x))
+                    total += k
+                if total > 5:
+                    return x, total
+            return x, total + 100
+
+        def checked(self, x):
+            for layer in self.layers:
+                if x.dim() != 2:
+                    raise ValueError("two dimensions")
+                x = layer(x)
+            return x
+
+        def large(self, parts: tuple[int, float, bool]) -> float:
+            for part in parts:
+                if part > 1:
+                    return float(part)
+            return 0.0
+
+        def forward(self, x, limit: float, n: int):
+            parts = (n, limit) + (True,)
+            if self.layout != Layout.ROWS or self.other == Layout.ROWS:
+                x = x * 2
+            return self.until(x, limit), self.first(x), self.pairs(x, n), self.checked(x), self.large(parts)
+
     class Overloaded(nn.Module):
         @torch.jit._overload_method
         def forward(self, x: Tensor) -> Tensor:
@@ -448,6 +539,8 @@ def make(torch):
         "transformers": (Transformers(), [(words, hidden)]),
         "transformers in evaluation": (Transformers().eval().requires_grad_(False), [(words, hidden)]),
         "sizes": (Sizes(), [(image,), (image, 1.5)]),
+        "pools": (Pools().eval(), [(image, torch.arange(8.0).view(2, 2, 2).cos().abs())]),
+        "early": (Early(), [(x, 1.0, 3), (x, -9.0, 6), (-x, 100.0, 0)]),
         "forms": (Forms(), [(x,)]),
         "steps": (Steps(), [(x[0, :2],), (x[1, :2],)]),
         "detector": (Detector(), [(boxes, scores), (boxes, scores, torch.arange(3), 2)]),

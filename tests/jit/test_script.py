@@ -124,6 +124,17 @@ def test_their_relatives_are_programs(dims, module):
     assert_a_program(module, tg.arange(2 * 4 * 6.0 ** (dims - 2)).sin().view(2, 4, *[6] * (dims - 2)))
 
 
+@pytest.mark.parametrize(("pool", "back"), [
+    (nn.MaxPool1d(3, 2, 1, return_indices=True), nn.MaxUnpool1d(3, 2, 1)),
+    (nn.MaxPool2d((2, 3), return_indices=True), nn.MaxUnpool2d((2, 3))),
+    (nn.MaxPool3d(2, return_indices=True), nn.MaxUnpool3d(2)),
+], ids=str)  # fmt: skip
+def test_unpooling_modules_are_programs(pool, back):
+    """PyTorch loads them, though it scripts its own functions only."""
+    sides = [6] * len(back.kernel_size) if isinstance(back.kernel_size, tuple) else [6]
+    assert_a_program(back, *pool(tg.arange(2 * 4 * 6.0 ** len(sides)).sin().view(2, 4, *sides)))
+
+
 def test_scripted_modules_are_modules():
     ours = fill(make(tg)["MLP"][0])
     scripted = tg.jit.script(ours)
@@ -234,14 +245,15 @@ def test_what_is_not_torchscript_is_refused_with_its_line(name):
 def test_what_has_no_text_here_stays_python():
     class Odd(tg.nn.Module):
         def forward(self, x):
-            return tg.nn.functional.fractional_max_pool2d(x, 2, 1)
+            with tg.profiler.record_function("doubling"):
+                return x * 2
 
     def uses_numpy(x):
         return np.sum(x.numpy())
 
     odd = Odd()
     assert tg.jit.script(odd) is odd and tg.jit.script(uses_numpy) is uses_numpy
-    with pytest.raises(NotImplementedError, match="fractional_max_pool2d"):
+    with pytest.raises(NotImplementedError, match="record_function"):
         tg.jit.save(odd, io.BytesIO())
     assert tg.jit.script(uses_numpy)(tg.ones(2)) == 2
 
@@ -268,7 +280,7 @@ def test_hooks_that_are_not_in_programs():
         def forward(self, x):
             return self.part(x)
 
-    twice, named, unfit, lambdas = Plain(), Plain(), Holder(), Plain()
+    twice, unfit, lambdas = Plain(), Holder(), Plain()
     other.__name__ = "first"
     for hook in (first, other):
         twice.register_forward_hook(hook)
@@ -277,12 +289,83 @@ def test_hooks_that_are_not_in_programs():
     unfit.part.register_forward_hook(wrong)
     with pytest.raises(RuntimeError, match="Expected a value of type int, but got Tensor"):
         tg.jit.script(unfit)
-    named.register_forward_hook(lambda module, args, kwargs, output: output * 2, with_kwargs=True)
     lambdas.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
-    for module, expected in ((named, 4), (lambdas, 3)):
-        assert tg.jit.script(module) is module and module(tg.ones(1)).item() == expected
-        with pytest.raises(NotImplementedError, match="hook"):
-            tg.jit.save(module, io.BytesIO())
+    assert tg.jit.script(lambdas) is lambdas and lambdas(tg.ones(1)).item() == 3
+    with pytest.raises(NotImplementedError, match="hook"):
+        tg.jit.save(lambdas, io.BytesIO())
+
+
+def hooked_by_keywords(torch):
+    """Modules with hooks that take keywords, and one with a hook that is called with a keyword."""
+
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    class Holder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Plain()
+
+        def forward(self, x):
+            return self.part(x=x)
+
+    def before(self, input: tuple[torch.Tensor], kwargs: dict[str, torch.Tensor]):
+        return input, kwargs
+
+    def after(self, input: tuple[torch.Tensor], kwargs: dict[str, torch.Tensor], output: torch.Tensor):
+        return output
+
+    def plain(self, input: tuple[torch.Tensor], output: torch.Tensor):
+        return output
+
+    made = Plain(), Plain(), Holder()
+    made[0].register_forward_pre_hook(before, with_kwargs=True)
+    made[1].register_forward_hook(after, with_kwargs=True)
+    made[2].part.register_forward_hook(plain)
+    return made
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_hooks_with_keywords_are_refused(number):
+    for library in (tg, torch):
+        with pytest.raises(RuntimeError):
+            library.jit.script(hooked_by_keywords(library)[number])
+    with pytest.raises(RuntimeError, match=r"test_script\.py.*line \d+(.|\n)*HERE"):
+        tg.jit.script(hooked_by_keywords(tg)[number])
+
+
+def left(torch):
+    """Modules with loops over modules that go on, or end, before their end."""
+
+    class Breaks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Tanh()])
+
+        def forward(self, x):
+            for layer in self.layers:
+                if bool(x.sum() > 1):
+                    break
+                x = layer(x)
+            return x
+
+    class Continues(Breaks):
+        def forward(self, x):
+            for i, layer in enumerate(self.layers):
+                if i == 1:
+                    continue
+                x = layer(x)
+            return x
+
+    return Breaks(), Continues()
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_loops_over_modules_have_no_jumps(number):
+    for library in (tg, torch):
+        with pytest.raises(RuntimeError, match="we do not support break or continue inside the body of these loops"):
+            library.jit.script(left(library)[number])
 
 
 def test_objects_and_interfaces():

@@ -70,6 +70,26 @@ def test_transformers_of_any_length(name):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_masks_are_in_files_though_the_example_hides_nothing(tmp_path):
+    model, example = made("Padded"), (ids(2, 5), torch.ones(2, 5).long())
+    others = [(ids(*shape), padding(*shape)) for shape in ((2, 5), (1, 9), (3, 2))]
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}
+    check(model, example, *others, dynamic_shapes=(sizes, sizes))
+    names = {name: {0: "batch", 1: "time"} for name in ("ids", "mask")}
+    torch.onnx.export(
+        model, example, tmp_path / "mask.onnx", dynamo=False, input_names=list(names), dynamic_axes=names
+    )  # fmt: skip
+    program = torch.export.export(model, example, dynamic_shapes=(sizes, sizes))
+    torch.export.save(program, tmp_path / "mask.pt2")
+    torch.jit.trace(model, example).save(tmp_path / "mask.pt")
+    read = [torch.onnx.load(tmp_path / "mask.onnx"), torch.export.load(tmp_path / "mask.pt2").module()]
+    for given in others:
+        expected = model(*given)
+        assert not torch.allclose(expected, model(given[0], torch.ones_like(given[1])))
+        for program in (*read, *([torch.jit.load(tmp_path / "mask.pt")] if given[0].shape == (2, 5) else [])):
+            np.testing.assert_allclose(program(*given).detach().numpy(), expected.detach().numpy(), atol=1e-5)
+
+
 def flat(value):
     """The tensors in lists and tuples."""
     return [t for part in value for t in flat(part)] if isinstance(value, list | tuple) else [value]

@@ -64,6 +64,25 @@ class Bert(nn.Module):
         return x, self.pooler(x[:, 0]).tanh()
 
 
+class Padded(nn.Module):
+    """Attention as libraries write it: the mask is made by indices, and left out if it hides nothing, but not while the
+    program is exported, or traced.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.qkv = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, ids, mask):
+        batch, count = ids.shape
+        seen = None
+        if torch.compiler.is_exporting() or torch.jit.is_tracing() or not mask.all():
+            rows, columns = torch.arange(batch)[:, None, None, None], torch.arange(count)[None, None, None]
+            seen = mask.bool()[rows, columns] & (torch.arange(count)[None, None, :, None] >= 0)
+        parts = self.qkv(self.words(ids)).unflatten(2, (HEADS, -1)).transpose(1, 2).chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(*parts, attn_mask=seen)
+
+
 class Gpt(nn.Module):
     """Learned positions; the head is the embedding."""
 

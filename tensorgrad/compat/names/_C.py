@@ -9,6 +9,7 @@ from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
 from tensorgrad.random import Generator, default_generator
 from tensorgrad.rows.switches import LOCAL as _LOCAL
 from tensorgrad.size import Size
+from tensorgrad.system.exporting import is_exporting as _is_exporting
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
 from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
@@ -34,12 +35,12 @@ def _log_api_usage_once(event: str) -> None:
 
 
 def _get_tracing_state() -> None:
-    """Returns None: nothing is ever being traced."""
+    """Returns None: a trace has no state of PyTorch's C++ core."""
 
 
 def _is_tracing() -> bool:
-    """Returns False: nothing is ever being traced."""
-    return False
+    """Returns whether `torch.jit.trace` is running the code."""
+    return _is_exporting("trace")
 
 
 def _are_functorch_transforms_active() -> bool:

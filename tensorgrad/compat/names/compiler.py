@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -103,26 +102,40 @@ def allow_in_graph(fn: Callable) -> Callable:
 assume_constant_result = allow_in_graph
 
 
+def is_exporting() -> bool:
+    """Returns whether `torch.export`, or `torch.onnx.export` with `dynamo=True`, is running the code.
+
+    >>> class Told(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         print(torch.compiler.is_exporting())
+    ...         return x + 1
+    >>> program = torch.export.export(Told(), (torch.ones(1),))
+    True
+    >>> torch.compiler.is_exporting()
+    False
+    """
+    from tensorgrad.system.exporting import is_exporting
+
+    return is_exporting("export")
+
+
 def is_compiling() -> bool:
-    """Returns whether the code is being compiled: always False, as programs are recorded while they run.
+    """Returns whether the code is being exported, as `is_exporting` does. While `torch.compile` records it is False:
+    the program runs as ever.
 
     >>> torch.compiler.is_compiling()
     False
     """
-    return False
+    return is_exporting()
 
 
-is_dynamo_compiling = is_compiling
+def is_dynamo_compiling() -> bool:
+    """Returns False: nothing here compiles Python's bytecode.
 
-
-def is_exporting() -> bool:
-    """Returns whether `torch.export` is running the code, to note what it does.
-
-    >>> torch.compiler.is_exporting()
+    >>> torch.compiler.is_dynamo_compiling()
     False
     """
-    module = sys.modules.get("tensorgrad.export.trace")
-    return module is not None and bool(module.EXPORTING)
+    return False
 
 
 def reset() -> None:

@@ -227,10 +227,8 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
         return Typed(f"torch.warn({e.typed(node.args[0]).text})", NONE)
     own = functional.FUNCTIONS.get(name) if getattr(F, name, None) is function else None
     if own is not None:
-        return e.unit.function_call(e, own, node)
+        return e.unit.function_call(e, _with_indices(e, own, node), node)
     if getattr(torch, name, None) is function or getattr(F, name, None) is function:
-        if name in functional.UNWRITTEN:
-            raise NotWritable(f"torch.nn.functional.{name}")
         return _of_torch(e, functional.RENAMED.get(name, name), node, wanted)
     for module, prefix in ((torch.linalg, "linalg"), (torch.fft, "fft"), (torch.special, "special")):
         if getattr(module, name, None) is function:
@@ -246,6 +244,20 @@ def _function(e: Any, function: Any, node: ast.Call, wanted: Type | None) -> Any
     if inspect.isfunction(inspect.unwrap(function)) if callable(function) else False:
         return e.unit.function_call(e, function, node)
     raise NotWritable(f"a call of {function!r:.80}")
+
+
+def _with_indices(e: Any, function: Callable, node: ast.Call) -> Callable:
+    """A function of `torch.nn.functional`; of those that pool, the form that the constant `return_indices` names."""
+    other = functional.FUNCTIONS.get(f"{function.__name__}_with_indices")
+    if other is None:
+        return function
+    place = list(inspect.signature(function).parameters).index("return_indices")
+    named = {k.arg: k.value for k in node.keywords}
+    flag = node.args[place] if len(node.args) > place else named.get("return_indices")
+    text = "False" if flag is None else e.typed(flag).text
+    if text not in ("True", "False"):
+        raise NotWritable(f"{function.__name__} with return_indices that is not a constant")
+    return other if text == "True" else function
 
 
 def _of_torch(e: Any, name: str, node: ast.Call, wanted: Type | None) -> Any:

@@ -104,8 +104,6 @@ class Emitter(Expressions):
                     f"returns a value of type {value.type}", node,
                 )  # fmt: skip
             self.returns = found
-        if self.unrolled:
-            raise NotWritable("return within a loop over modules")
         self.write(f"return {value.text}")
         return "return"
 
@@ -192,16 +190,20 @@ class Emitter(Expressions):
         return "raise"
 
     def do_break(self, node: ast.Break) -> str:
-        if not self.loops or self.unrolled:
-            raise NotWritable("break outside of a loop of the program")
-        self.write("break")
-        return "break"
+        return self._jump("break", node)
 
     def do_continue(self, node: ast.Continue) -> str:
-        if not self.loops or self.unrolled:
-            raise NotWritable("continue outside of a loop of the program")
-        self.write("continue")
-        return "continue"
+        return self._jump("continue", node)
+
+    def _jump(self, name: str, node: ast.stmt) -> str:
+        """`break` or `continue`, which PyTorch does not have in loops whose body is written several times."""
+        if self.unrolled:
+            raise self.refused(
+                "Because we emit iteration over Modulelists or Tuples as unrolled loops, we do not support break or "
+                "continue inside the body of these loops", node,
+            )  # fmt: skip
+        self.write(name)
+        return name
 
     # --- branches and loops ------------------------------------------------------------------------------------------
 
@@ -307,7 +309,7 @@ class Emitter(Expressions):
         self.unrolled = unrolled
         self.variables = before
 
-    def do_for(self, node: ast.For) -> None:
+    def do_for(self, node: ast.For) -> str | None:
         if node.orelse:
             raise self.refused("else branches of for loops aren't supported", node, UnsupportedNodeError)
         over = self.value(node.iter)
@@ -376,20 +378,25 @@ class Emitter(Expressions):
             return Typed(f"torch.__derive_index({index}, {part.start}, {part.step})", INT)
         return Typed(f"{part.text}[{index}]", part.type.parts[0])
 
-    def _unrolled(self, node: ast.For, over: Items) -> None:
-        """A loop over modules, or over a tuple of several types: its body is written once for each."""
+    def _unrolled(self, node: ast.For, over: Items) -> str | None:
+        """A loop over modules, or over a tuple of several types: its body is written once for each, until one leaves
+        the function.
+        """
         over = Items([self.kept(p) if isinstance(p, Typed) else p for p in over.parts])
         lengths = [len(p.listed()) for p in flat(over.parts) if isinstance(p, Modules)]
         if not lengths:
             lengths = [len(p.type.parts) for p in over.parts]
-        outer, self.unrolled = self.unrolled, True
+        done = None
         for number in range(min(lengths)):
             values = [self._turn(part, number, node) for part in over.parts]
             value = values[0] if len(over.parts) == 1 else Object(tuple(values))
+            outer, self.unrolled = self.unrolled, True
             self.store(node.target, value)
-            if self.block(node.body) is not None:
-                raise NotWritable("a loop over modules that is left")
-        self.unrolled = outer
+            done = self.block(node.body)
+            self.unrolled = outer
+            if done is not None:
+                break
+        return done
 
     def _turn(self, part: Any, number: int, node: ast.AST) -> Any:
         """What a loop over modules goes over, in one turn."""

@@ -140,11 +140,11 @@ class Expressions:
             parts = [self.need(v if isinstance(v, Typed | Object | Modules) else Object(v), node) for v in value]
             inside = ", ".join(p.text for p in parts)
             return Typed(f"({inside}{',' if len(parts) == 1 else ''})", tuple_of(*(p.type for p in parts)))
-        if isinstance(value, str):
-            return Typed(quoted(value), STR)
-        if isinstance(value, enum.Enum):
+        if isinstance(value, enum.Enum):  # which may be a str, too
             kind = self.unit.type_of_class(type(value))
             return Typed(f"{kind}.{value.name}", kind)
+        if isinstance(value, str):
+            return Typed(quoted(value), STR)
         if isinstance(value, Tensor):
             return Typed(self.unit.constant(value), TENSOR)
         if isinstance(value, list) and value:
@@ -283,6 +283,13 @@ class Expressions:
     def binary(self, name: str, one: Typed, other: Typed, node: ast.AST) -> Typed:
         """An operation on two values."""
         kind = results.arithmetic(name, one.type, other.type)
+        if name == "add" and one.type.name == other.type.name == "Tuple":
+            parts = [
+                self.item(value, Typed(str(i), INT), node)
+                for value in (self.kept(one), self.kept(other))
+                for i in range(len(value.type.parts))
+            ]
+            return self.need(Object(tuple(parts)), node)
         if kind is None:
             one, other = listed(self, one), listed(self, other)
             kind = results.arithmetic(name, one.type, other.type)

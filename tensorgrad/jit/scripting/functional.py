@@ -10,13 +10,12 @@ from typing import Any, Optional
 
 import tensorgrad as torch
 from tensorgrad.jit.scripting.losses import LOSSES
+from tensorgrad.jit.scripting.pooling import POOLS
 from tensorgrad.tensor import Tensor
 
 # ruff: noqa: UP045
 # mypy: ignore-errors
 
-# Functions whose operators take other arguments, and that are not written here.
-UNWRITTEN = frozenset(("fractional_max_pool2d", "fractional_max_pool3d", "max_unpool2d", "max_unpool3d"))
 RENAMED = {"logsigmoid": "log_sigmoid", "unfold": "im2col", "fold": "col2im"}
 
 
@@ -511,47 +510,6 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - torch.tanh(input)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
-    assert not return_indices, "adaptive_max_pool1d with indices is not in TorchScript here"
-    return torch.ops.aten.adaptive_max_pool1d(input, output_size)[0]
-
-
-def adaptive_max_pool2d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
-    assert not return_indices, "adaptive_max_pool2d with indices is not in TorchScript here"
-    if len(output_size) == 1:
-        output_size = output_size * 2
-    return torch.ops.aten.adaptive_max_pool2d(input, output_size)[0]
-
-
-def adaptive_max_pool3d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
-    assert not return_indices, "adaptive_max_pool3d with indices is not in TorchScript here"
-    if len(output_size) == 1:
-        output_size = output_size * 3
-    return torch.ops.aten.adaptive_max_pool3d(input, output_size)[0]
-
-
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: list[int], stride: Optional[list[int]] = None, ceil_mode: bool = False
-) -> Tensor:
-    steps = kernel_size
-    if stride is not None:
-        steps = stride
-    out = torch.ops.aten.avg_pool1d(torch.pow(input, norm_type), kernel_size, steps, [0], ceil_mode)
-    return torch.pow(torch.sign(out) * torch.relu(torch.abs(out)) * kernel_size[0], 1.0 / norm_type)
-
-
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: list[int], stride: Optional[list[int]] = None, ceil_mode: bool = False
-) -> Tensor:
-    steps = kernel_size
-    if stride is not None:
-        steps = stride
-    out = torch.ops.aten.avg_pool2d(torch.pow(input, norm_type), kernel_size, steps, [0, 0], ceil_mode)
-    return torch.pow(
-        torch.sign(out) * torch.relu(torch.abs(out)) * (kernel_size[0] * kernel_size[-1]), 1.0 / norm_type
-    )  # fmt: skip
-
-
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:  # fmt: skip
@@ -569,7 +527,6 @@ FUNCTIONS = {
         embedding_bag, relu, leaky_relu, elu, hardtanh, relu6, silu, mish, hardswish, hardsigmoid, selu, celu, gelu,
         dropout, rrelu, threshold, alpha_dropout, feature_alpha_dropout, softmax,
         log_softmax, softmin, normalize, layer_norm, embedding, batch_norm, instance_norm, interpolate, affine_grid,
-        grid_sample, multi_head_attention_forward, softsign, tanhshrink, adaptive_max_pool1d, adaptive_max_pool2d,
-        adaptive_max_pool3d, lp_pool1d, lp_pool2d, local_response_norm, *LOSSES,
+        grid_sample, multi_head_attention_forward, softsign, tanhshrink, local_response_norm, *POOLS, *LOSSES,
     )
 } | dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), feature_dropout)  # fmt: skip

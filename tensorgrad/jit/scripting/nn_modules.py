@@ -120,6 +120,42 @@ def max_pool3d(self, input: Tensor):
     return torch.ops.aten.max_pool3d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
+def adaptive_max_pool1d(self, input: Tensor):
+    return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+def adaptive_max_pool2d(self, input: Tensor):
+    return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+def adaptive_max_pool3d(self, input: Tensor):
+    return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+def fractional_max_pool2d(self, input: Tensor):
+    return F.fractional_max_pool2d(
+        input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+    )
+
+
+def fractional_max_pool3d(self, input: Tensor):
+    return F.fractional_max_pool3d(
+        input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+    )
+
+
+def max_unpool1d(self, input: Tensor, indices: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+def max_unpool2d(self, input: Tensor, indices: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+def max_unpool3d(self, input: Tensor, indices: Tensor, output_size: Optional[list[int]] = None) -> Tensor:
+    return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
 def avg_pool2d(self, input: Tensor) -> Tensor:
     return torch.ops.aten.avg_pool2d(
         input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
@@ -159,8 +195,12 @@ FORWARDS = {
     nn.InstanceNorm1d: instance_norm, nn.InstanceNorm2d: instance_norm, nn.InstanceNorm3d: instance_norm,
     nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d, nn.ConvTranspose1d: conv_transpose1d,
     nn.ConvTranspose2d: conv_transpose2d, nn.ConvTranspose3d: conv_transpose3d, nn.MaxPool1d: max_pool1d,
-    nn.MaxPool2d: max_pool2d, nn.MaxPool3d: max_pool3d, nn.AvgPool2d: avg_pool2d, nn.PixelShuffle: pixel_shuffle,
-    nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d, nn.ChannelShuffle: channel_shuffle,
-    nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.Embedding: embedding, **nn_recurrent.FORWARDS,
+    nn.MaxPool2d: max_pool2d, nn.MaxPool3d: max_pool3d, nn.AdaptiveMaxPool1d: adaptive_max_pool1d,
+    nn.AdaptiveMaxPool2d: adaptive_max_pool2d, nn.AdaptiveMaxPool3d: adaptive_max_pool3d,
+    nn.FractionalMaxPool2d: fractional_max_pool2d, nn.FractionalMaxPool3d: fractional_max_pool3d,
+    nn.MaxUnpool1d: max_unpool1d, nn.MaxUnpool2d: max_unpool2d, nn.MaxUnpool3d: max_unpool3d, nn.AvgPool2d: avg_pool2d,
+    nn.PixelShuffle: pixel_shuffle, nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d,
+    nn.ChannelShuffle: channel_shuffle, nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.Embedding: embedding,
+    **nn_recurrent.FORWARDS,
     **nn_transformers.FORWARDS,
 }  # fmt: skip

@@ -29,8 +29,9 @@ TENSORS, INTS, STRINGS = list_of(TENSOR), list_of(INT), list_of(STR)
 _OF_TENSORS: dict[Type, str] = {
     tuple_of(TENSOR, TENSOR): """
         _pack_padded_sequence _pad_packed_sequence adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d aminmax
-        cummax cummin geqrf gru kthvalue linalg_eig linalg_eigh linalg_inv_ex linalg_ldl_factor linalg_lu_factor
-        linalg_qr linalg_slogdet lstm_cell max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices mode
+        cummax cummin fractional_max_pool2d fractional_max_pool3d geqrf gru kthvalue linalg_eig linalg_eigh
+        linalg_inv_ex linalg_ldl_factor linalg_lu_factor linalg_qr linalg_slogdet lstm_cell max_pool1d_with_indices
+        max_pool2d_with_indices max_pool3d_with_indices mode
         native_dropout qr rnn_relu rnn_tanh slogdet std_mean topk triangular_solve var_mean sort frexp""",
     tuple_of(TENSOR, TENSOR, TENSOR): """
         _unique2 linalg_svd lstm lu_unpack native_batch_norm native_group_norm native_layer_norm svd unique_consecutive

@@ -15,7 +15,7 @@ from tensorgrad.jit.program import Program
 from tensorgrad.jit.scripting import functional
 from tensorgrad.jit.scripting.calls import listed, several
 from tensorgrad.jit.scripting.emitter import Emitter
-from tensorgrad.jit.scripting.errors import FrontendError, NotWritable
+from tensorgrad.jit.scripting.errors import FrontendError, NotWritable, refused
 from tensorgrad.jit.scripting.nn_modules import FORWARDS
 from tensorgrad.jit.scripting.source import ClassSource, Source
 from tensorgrad.jit.scripting.types import (
@@ -114,7 +114,7 @@ class Unit:
     def name(self, what: Any, short: str) -> str:
         """A full name for a function or class."""
         module = getattr(what, "__module__", "") or ""
-        for written in ("functional", "losses", "nn_modules", "nn_recurrent", "nn_transformers"):
+        for written in ("functional", "losses", "nn_modules", "nn_recurrent", "nn_transformers", "pooling"):
             if module == f"tensorgrad.jit.scripting.{written}":
                 module = "torch.nn.functional"
         if module.startswith("tensorgrad.nn."):
@@ -554,13 +554,9 @@ class Unit:
     def hooks(self, owner: Modules) -> tuple[list[Signature], list[Signature]]:
         """Compiles the hooks of a module: those before `forward`, and those after."""
         module, cls = owner.module, owner.cls
-        if getattr(module, "_forward_hooks_with_kwargs", None) or getattr(
-            module, "_forward_pre_hooks_with_kwargs", None
-        ):
-            raise NotWritable(f"{type(module).__name__} has hooks with keyword arguments")
         found: dict[str, Any] = {}
         made: list[list[Signature]] = []
-        for (kind, names), functions in zip(cls.hooks.items(), _hooks(module), strict=True):
+        for count, (kind, names), functions in zip((1, 2), cls.hooks.items(), _hooks(module), strict=True):
             for function in functions:
                 name = getattr(function, "__name__", "")
                 if not name.isidentifier():
@@ -573,9 +569,19 @@ class Unit:
                     )
                 if hasattr(type(module), name):
                     raise NotWritable(f"a hook of {type(module).__name__} has the name of a method: {name}")
-            made.append([self._compiled_method(owner, function.__name__, function) for function in functions])
+            made.append([self._hook(owner, function, count) for function in functions])
             names[:] = [function.__name__ for function in functions]
         return made[0], made[1]
+
+    def _hook(self, owner: Modules, function: Any, count: int) -> Signature:
+        """Compiles a hook, which gets the tuple of arguments, and after `forward` its result."""
+        signature = self._compiled_method(owner, function.__name__, function)
+        if len(signature.parameters) != count:
+            source = Source(function)
+            problem = f"the hook '{function.__name__}' of {type(owner.module).__name__} should take the module and "
+            problem += "the tuple of its arguments" if count == 1 else "the tuple of its arguments, and its result"
+            raise refused(source.place, problem, source.tree)
+        return signature
 
     def module_call(self, e: Any, owner: Modules, node: ast.Call) -> Any:
         """`module(...)`: its `forward`, and its hooks."""
@@ -583,8 +589,10 @@ class Unit:
             return self.method_call(e, owner, "forward", node)
         before, after = self.hooks(owner)
         forward = self.method(owner, "forward")
-        if node.keywords or overloads.of(getattr(type(owner.module), "forward", None)):
-            raise NotWritable("a call, with keywords, of a module with hooks")
+        if node.keywords:  # PyTorch gives them to the hooks, too
+            raise e.refused(f"Unknown keyword argument '{node.keywords[0].arg}' of a hook", node)
+        if overloads.of(getattr(type(owner.module), "forward", None)):
+            raise NotWritable("a call of a module with hooks, and with several forms")
         values = [
             self._argument(e, argument, kind, False, 0)
             for argument, (_, kind, _) in zip(node.args, forward.parameters, strict=False)
@@ -607,8 +615,6 @@ class Unit:
 
     def _hooked(self, e: Any, owner: Modules, hook: Signature, given: list[Typed], node: ast.Call) -> Typed:
         """What a hook returns."""
-        if len(hook.parameters) != len(given):
-            raise e.refused(f"the hook '{hook.name}' takes {len(hook.parameters)} arguments, not {len(given)}", node)
         texts = [e.as_type(v, kind, node).text for v, (_, kind, _) in zip(given, hook.parameters, strict=True)]
         function = Signature(f"{owner.cls.name}.{hook.name}", hook.parameters, hook.returns)
         function.text = hook.text  # PyTorch calls hooks as functions, with the module
