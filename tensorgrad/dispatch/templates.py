@@ -757,7 +757,7 @@ BACKWARD = """
 def {name}(node, grads):
     saved = node.saved
     if saved is FREED:
-        raise_freed()
+        return gradients_if_freed(node)
     {on_arrays_first}
     {gradients}
 """
