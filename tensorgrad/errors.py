@@ -230,13 +230,15 @@ def _place_of(value, argument: str) -> tuple[str, str, Any, str]:
         if frame.f_globals is not globals():  # not the checks themselves
             frames.append(frame)
         frame = frame.f_back
-    asked, name, sequence, where, in_star = argument, "", None, "", None
+    asked, name, sequence, where = argument, "", None, ""
+    in_star: int | None = None
     for place in reversed(frames):
         called = _name_of(place)
         if name and called != name:  # the argument is to have the name that the program's own call has
             continue
         name = called
-        in_star = in_star or _position_in_star(place, value)
+        if name and in_star is None:
+            in_star = _position_in_star(place, value)
         found = _parameter_of(place, value, asked)
         if found is not None:
             argument, sequence = found
