@@ -121,16 +121,6 @@ def raise_modified(node: Node, array, storage, version, edge):
     )
 
 
-def gradients_if_freed(node) -> list:
-    """Returns the gradients of a node whose saved values were freed: none if they would lead nowhere.
-
-    Raises: RuntimeError if they lead somewhere.
-    """
-    if any(node.edges):  # an edge that ends at a view without a history is false
-        raise_freed()
-    return [None] * len(node.edges)
-
-
 def raise_freed() -> None:
     """Raises the error for running backward twice through a graph that was freed."""
     raise RuntimeError(

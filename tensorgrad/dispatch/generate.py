@@ -17,7 +17,7 @@ from types import FunctionType
 
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.saved_tensors import Packed, gradients_if_freed, raise_modified, save, unpack
+from tensorgrad.autograd.saved_tensors import Packed, raise_freed, raise_modified, save, unpack
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dispatch import signatures, templates
 from tensorgrad.dispatch.codegen import function_of, take_over

@@ -757,7 +757,7 @@ BACKWARD = """
 def {name}(node, grads):
     saved = node.saved
     if saved is FREED:
-        return gradients_if_freed(node)
+        raise_freed()
     {on_arrays_first}
     {gradients}
 """

@@ -96,6 +96,11 @@ KNOWN: tuple[Known, ...] = (
         "a view that was resized: PyTorch takes the gradient of its former elements",
     ),
     Known(
+        r"(no_grad|inference_mode)\(\): t\d+ = ",
+        "^error: RuntimeError: Trying to backward through the graph a second time.* in PyTorch nothing",
+        "what was saved for views that lead nowhere: PyTorch does not look at it, here it is found to be freed",
+    ),
+    Known(
         r"inference_mode\(\)[\s\S]*\.(data|detach\(\))",
         "^error: nothing.*Inplace update to inference tensor",
         "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by "
