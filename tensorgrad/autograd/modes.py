@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from tensorgrad.rows.switches import GRAD, switch
+from tensorgrad.rows.switches import GRAD, INFERENCE_MODE, switch
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
 
@@ -215,13 +215,13 @@ class inference_mode(ModeDecorator):
         GRAD.inference = INFERENCE.on = self.mode
         GRAD.enabled = not self.mode
         if self.mode:
-            switch("inference_mode", True)
+            switch(INFERENCE_MODE, True)
 
     def __exit__(self, *exception: object) -> None:
         GRAD.enabled, GRAD.inference = self.before
         INFERENCE.on = GRAD.inference
         if self.mode:
-            switch("inference_mode", False)
+            switch(INFERENCE_MODE, False)
 
 
 def is_inference_mode_enabled() -> bool:

@@ -69,9 +69,12 @@ class BackwardPlan:
         ways: the numbers of the ways out that these lead to.
         launches: what it calls.
         chains: the parts of them that machine code runs as one list; None if there are none.
+        one_by_one: why they are not run as chains, if they could be.
         source: the text of the function.
         graph: what was recorded.
     """
+
+    one_by_one = ""
 
     def __init__(self, node: Any, needs: tuple | None, grads: list) -> None:
         """Records what the steps do with gradients like these. Raises: what stands against that."""
@@ -181,7 +184,8 @@ class BackwardPlan:
                 self._use(body, chains.names | more)
                 self.check(node, grads)
             self.chains = chains
-        except Exception:
+        except Exception as error:
+            self.one_by_one = f"{type(error).__name__}: {error}"
             self._use([launch.text for launch in self.launches.launches], self._names)
 
     def __call__(self, arrays: list, grads: list) -> list:

@@ -23,6 +23,7 @@ from tensorgrad.capture.launches import Launch
 from tensorgrad.capture.links import BYTE, Link, Links, Memory, Piece, address, bounds, full_of_nan
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.kernels.compiled.runtime import launch as compiled
+from tensorgrad.kernels.compiled.runtime.thread_pool import WAKING
 from tensorgrad.storage import fresh
 
 _LARGE = 1 << 16  # bytes of an array that is not in the arena
@@ -175,8 +176,9 @@ class Chains(Links):
         launches = []
         for link in links:
             for kernel, length, numbers in link.runs:
-                launches.append((kernel, length, [self._number_of(n, texts) for n in numbers]))
-        listed = compiled.listed(list(texts.values()), launches)
+                launches.append((kernel, length, [self._number_of(n, texts, link.number) for n in numbers]))
+        brief = sum(link.elements for link in links) < WAKING
+        listed = compiled.listed(list(texts.values()), launches, brief)
         self._kept += [listed, *[a.dtype for a in texts.values()]]
         key = f"L{self._count}"
         self.names[key] = address(listed)
@@ -187,14 +189,14 @@ class Chains(Links):
         name, arguments = self._one_by_one(links, seen, steps, after)
         return [*lines, f"{test} {name}({', '.join(arguments)})"]
 
-    def _number_of(self, value: Any, texts: dict[str, np.ndarray]) -> Any:
-        """A number of a launch; for an array which of the chain's arrays it is in, and where."""
+    def _number_of(self, value: Any, texts: dict[str, np.ndarray], step: int) -> Any:
+        """A number of a launch of a step; for an array which of the chain's arrays it is in, and where."""
         if value.__class__ is not np.ndarray:
             return value
         if not value.size:
             self._kept.append(value)
             return address(value)
-        memory: Any = self._find(value)
+        memory: Any = self._find(value, before=step)
         if memory.place >= 0:
             text, array, start = "arena", np.empty(self._arena, BYTE), memory.low - memory.place
         else:

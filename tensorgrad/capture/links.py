@@ -18,6 +18,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.runtime import launch as compiled
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.launch import Shared
+from tensorgrad.kernels.compiled.runtime.thread_pool import Heard
 from tensorgrad.rows.kernel_tables import COMPILED
 from tensorgrad.settings import SETTINGS
 
@@ -66,12 +67,13 @@ class Memory:
         low, high: its addresses, as far as it is used.
         whole: those of all that was allocated with it.
         text, array: how Python names an array that begins at `start`, and one like it; "" if it does not.
+        since: how many steps there were before Python had it.
         first, last: the numbers of the first and last launch that use it.
         place: where it is in the arena, in bytes; -1: not there.
     """
 
-    def __init__(self, array: np.ndarray, text: str = "") -> None:
-        self.array, self.text = array, text
+    def __init__(self, array: np.ndarray, text: str = "", since: int = 0) -> None:
+        self.array, self.text, self.since = array, text, since
         self.low, self.high = bounds(array)
         self.root = root_of(array)
         self.whole, self.start = bounds(self.root), address(array)
@@ -109,6 +111,8 @@ class Link(NamedTuple):
     pieces: dict[str, Piece]
     checked: str = ""  # a result that has to be finite, or ""
     scratch: tuple[Memory, ...] = ()  # memory that only its launches use
+    number: int = 0  # of the steps before it
+    elements: int = 0  # the work of its launches
 
 
 def address(array: np.ndarray) -> int:
@@ -196,16 +200,18 @@ class Links:
         if array.__class__ is np.ndarray:
             if not text.startswith(FIXED) and self._find(array, overlap=True) is not None:
                 self.possible = self.possible and not self._may_change(text)
-            self._given.append(Memory(array, text))
+            self._given.append(Memory(array, text, len(self.steps)))
 
     def _may_change(self, text: str) -> bool:
         """Whether what shares memory with an array now may not do so in another call: arguments and gradients."""
         return text.startswith("v_in") or text in self._gradients
 
-    def _find(self, array: np.ndarray, overlap: bool = False) -> Memory | None:
-        """The memory that an array lies in, or that it overlaps."""
+    def _find(self, array: np.ndarray, overlap: bool = False, before: float = math.inf) -> Memory | None:
+        """The memory that an array lies in, or that it overlaps; of what Python has, the last before a step."""
         low, high = bounds(array)
         for memory in reversed(self._given):
+            if memory.since > before:
+                continue
             if (memory.low <= low and high <= memory.high) or (overlap and memory.low < high and low < memory.high):
                 return memory
         for memory in reversed(self._own):
@@ -226,12 +232,12 @@ class Links:
         return Link(launch, [], pieces)
 
     def _link(
-        self, launch: Launch, taken: Taken, heard: list[Any], results: list[Any], names: dict[str, Any]
+        self, launch: Launch, taken: Taken, heard: list[Heard], results: list[Any], names: dict[str, Any]
     ) -> Link | None:
         """What a chain needs to do the same, or None."""
-        if taken.finite and [k.__name__ for k, *_ in heard] != [taken.finite]:
+        if taken.finite and [h.kernel.__name__ for h in heard] != [taken.finite]:
             return None
-        if not heard or any(k.__class__ is not Shared or several for k, _, _, several in heard):
+        if not heard or any(h.kernel.__class__ is not Shared or h.several for h in heard):
             return None
         constant: set[int] = set()
         runs = _runs(heard)
@@ -249,7 +255,7 @@ class Links:
         pieces, scratch = made
         fixed = [(k, length, [self._fixed(n, constant) for n in numbers]) for k, length, numbers in runs]
         checked = launch.results[0] if taken.finite else ""
-        link = Link(launch, fixed, pieces, checked, scratch)
+        link = Link(launch, fixed, pieces, checked, scratch, len(self.steps), sum(h.elements for h in heard))
         if not self._alike(link):
             return None
         names.update(zip(launch.results, results, strict=True))
@@ -328,14 +334,16 @@ class Links:
         return True
 
 
-def _executed(launch: Launch, names: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def _executed(launch: Launch, names: dict[str, Any]) -> tuple[list[Heard], list[Any]]:
     """What a launch launches, and its results."""
     with thread_pool.listening() as heard:
         exec(launch.text, names)
     return heard, [names[name] for name in launch.results]
 
 
-def _by_compiled(name: str, arguments: list[Any], heard: list[Any], results: list[Any]) -> tuple[list[Any], list[Any]]:
+def _by_compiled(
+    name: str, arguments: list[Any], heard: list[Heard], results: list[Any]
+) -> tuple[list[Heard], list[Any]]:
     """The launches and the result of a compiled kernel, if it gives the same bits as NumPy's."""
     row = COMPILED.get(name)
     if row is None or SETTINGS.deterministic or not row.available() or len(results) != 1:
@@ -349,8 +357,8 @@ def _by_compiled(name: str, arguments: list[Any], heard: list[Any], results: lis
     return (launched, [made]) if alike and made.tobytes() == before.tobytes() else (heard, results)
 
 
-def _runs(heard: list[Any]) -> list[Run]:
-    return [(k, length, compiled.numbers_of(k, arguments)) for k, length, arguments, _ in heard]
+def _runs(heard: list[Heard]) -> list[Run]:
+    return [(h.kernel, h.length, compiled.numbers_of(h.kernel, h.arguments)) for h in heard]
 
 
 def _arrays(runs: list[Run]) -> list[np.ndarray]:

@@ -44,9 +44,11 @@ class Plan:
         inputs_written: the same of inputs, by number.
         history: the graph of autograd behind its results, if a backward pass may follow.
         apart: whether arguments share no memory with what it knows; None if it writes to nothing from outside.
+        one_by_one: why its launches are not run as chains, if they could be.
     """
 
     apart: Apart | None = None
+    one_by_one = ""
 
     def __init__(self, trace: Trace, written: list[tuple[Tensor, int]]) -> None:
         """`written` says how much the versions of memory from outside grew.
@@ -131,9 +133,9 @@ class Plan:
                 yield self.run
             self._use(self._body, self._chains.names, self._chains.pure)
 
-    def without_chains(self) -> None:
+    def without_chains(self, why: str) -> None:
         """Goes back to the launches one by one."""
-        self._chains = None
+        self._chains, self.one_by_one = None, why
         self._use(self._each(), self._names)
 
     def graph_module(self) -> GraphModule:
@@ -158,12 +160,14 @@ class Plan:
         """The launches in words, one a line, and what is written."""
         chains = {} if self._chains is None else self._chains.numbers
         lines = [f"{len(self.launches.launches)} launches:", *self.launches.shown(chains)]
+        lines += [f"    one by one: as chains, {self.one_by_one}"] if self.one_by_one else []
         lines += [f"    writes to a tensor of shape {list(t.shape)}" for t, _ in self.written]
         if self.history is not None:
             lines.append(f"keeps {len(self.history.slots)} arrays for the backward pass")
             for plan in filter(None, self.history.backward_plans.values()):
                 chains = {} if plan.chains is None else plan.chains.numbers
                 lines += [f"a backward pass of {len(plan.launches.launches)} launches:", *plan.launches.shown(chains)]
+                lines += [f"    one by one: as chains, {plan.one_by_one}"] if plan.one_by_one else []
         return "\n".join(lines)
 
 

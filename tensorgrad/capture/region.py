@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.capture import state as states
 from tensorgrad.capture.apart import Apart
 from tensorgrad.capture.compiled_node import Run
@@ -33,7 +34,7 @@ from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
 from tensorgrad.capture.watch import Watch
 from tensorgrad.nn import Module
-from tensorgrad.rows.switches import GRAD, SLOW
+from tensorgrad.rows.switches import LOCAL, OBSERVERS, SLOW, only_inference_mode
 from tensorgrad.system import forks
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
@@ -90,7 +91,7 @@ class Region(states.Region):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, or runs the plan."""
-        if SLOW and not (GRAD.inference and SLOW == ["inference_mode"]):
+        if SLOW and not only_inference_mode():
             self.notes.setdefault(f"it was called with {', '.join(SLOW)} on")
             return self.function(*args, **kwargs)
         if RUNNING.recording or RUNNING.stance == "force_eager":
@@ -124,9 +125,9 @@ class Region(states.Region):
             return self.function(*args, **kwargs)
         RUNNING.recording = True
         try:
-            before = modes(), tuple(SLOW)
+            before = _switched()
             result = self._advance(kind, args, kwargs)
-            if (modes(), tuple(SLOW)) != before:
+            if _switched() != before:
                 kind.plans.clear()
                 self._ready = []
                 self._refuse(kind, "it leaves a mode or a setting of this library changed")
@@ -247,8 +248,9 @@ class Region(states.Region):
             kept = None if trace.history is None else [bits(a) for a in trace.history.kept()]
             why, _ = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state, kept)
             for run in plan.with_chains() if not why else ():
-                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state, kept)[0]:
-                    plan.without_chains()
+                other = _ran_alike(run, trace.inputs, trace.result, before, after, every, state, kept)[0]
+                if other:
+                    plan.without_chains(other)
                     break
         except Refused as refused:
             return self._refuse(kind, str(refused), refused.limited)
@@ -418,6 +420,12 @@ def kind_of(args: tuple, kwargs: dict) -> tuple[Any, list[Tensor], list[Any]]:
                 if t is u or (t._memory is not None and t._memory is u._memory) or _overlap(t._array, u._array):
                     raise Refused("its arguments share memory")
     return (modes(), *parts), tensors, objects
+
+
+def _switched() -> tuple:
+    """What is switched on in this thread and in the process; other threads have modes of their own."""
+    local = LOCAL.autocast, LOCAL.function_modes, LOCAL.dispatch_modes, LOCAL.transforms, LOCAL.saved_hooks_refused
+    return modes(), local, list(OBSERVERS), ANOMALY.enabled
 
 
 def _overlap(a: Any, b: Any) -> bool:

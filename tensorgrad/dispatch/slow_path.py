@@ -19,14 +19,15 @@ from tensorgrad.dispatch.out_dtype import in_dtype_of_out
 from tensorgrad.dtypes import dtype
 from tensorgrad.overriding import function_classes, function_modes
 from tensorgrad.overriding.torch_function import composite_asks
-from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW
+from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW, only_inference_mode
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
 def run(op, args: tuple, out=None, is_operator: bool = False):
     """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
-    if SLOW == AUTOCAST and out is None and _ordinary(args):  # nothing else can apply
-        return op.compiled.plain(*_cast(op, args))
+    if out is None and (SLOW == AUTOCAST or only_inference_mode()) and _ordinary(args):  # nothing else can apply
+        return unrecorded(op, args) if GRAD.inference else op.compiled.plain(*_cast(op, args))
     declined = False
     if LOCAL.function_modes:
         result = function_modes.call_for_op(op, args, out, is_operator)
@@ -102,14 +103,21 @@ def _node_of(result) -> Node | None:
 
 def unrecorded(op, args: tuple):
     """Runs one op in inference mode. Its results never take part in autograd, except views of other tensors."""
-    before, GRAD.enabled = GRAD.enabled, False
+    before = GRAD.enabled
+    if before:
+        GRAD.enabled = False
     try:
         result = op.compiled.plain(*args)
     finally:
-        GRAD.enabled = before
+        if before:
+            GRAD.enabled = True
     for tensor in result if isinstance(result, tuple) else (result,):
         if tensor._view is None:  # a view shares its base's counter
-            tensor._storage.version = None
+            if tensor._memory is None:
+                array = tensor._array
+                tensor._memory = STORAGES[array.__class__].of(array, None)
+            else:
+                tensor._memory.version = None
         elif tensor._storage.version is None:
             tensor._view, tensor._requires_grad = None, False
         elif tensor._view[3] is False:

@@ -15,6 +15,7 @@ SLOW: list[str] = []  # what is on, by name, once for each time that it was swit
 
 # `SLOW` while nothing but `torch.autocast` is on, in one thread: in-place ops, which keep their dtype, ignore that.
 AUTOCAST = ["autocast"]
+INFERENCE_MODE = "inference_mode"
 
 # (function, arguments, keywords) -> what modes and classes with a `__torch_dispatch__` make of a call, or
 # `NotImplemented`: one function (library/dispatch_classes.py), from the definition of the first such class on, and
@@ -74,6 +75,11 @@ def switch(name: str, on: bool) -> None:
         SLOW.append(name)
     else:
         SLOW.remove(name)
+
+
+def only_inference_mode() -> bool:
+    """Whether nothing is on but inference mode, in any number of threads."""
+    return SLOW.count(INFERENCE_MODE) == len(SLOW)
 
 
 def observe(observer: Any, name: str) -> None:

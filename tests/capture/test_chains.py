@@ -1,6 +1,7 @@
 """Chains: parts of a plan that machine code runs as one list (capture/chains.py). They change no bit."""
 
 import itertools
+import math
 import threading
 import tracemalloc
 
@@ -262,6 +263,22 @@ def test_what_a_call_returned_and_its_gradients_stay_as_they_were():
         held.append((loss, grads, bits(loss), [bits(g) for g in grads]))
     for loss, grads, first, others in held:
         assert bits(loss) == first and [bits(g) for g in grads] == others
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_chains_are_given_what_is_there_by_then_of_several_views_of_one_memory():
+    tokens, x = torch.arange(32) % 3, torch.randn(1, 32, 4, 64).transpose(1, 2)
+
+    def forward(x, tokens):
+        mask = torch.zeros(32).masked_fill(tokens == 0, -math.inf)  # not an op of chains, nor are views of its result
+        for _ in range(2):
+            x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask.expand(1, 4, 1, 32))
+        return x
+
+    region = settled(forward, x, tokens)
+    assert plan_of(region).source.count("replay(") == 2, region.explain()
+    for other in (tokens, tokens.flip(0)):
+        assert bits(region(x, other)) == bits(forward(x, other))
 
 
 def test_threads_run_the_same_plan_at_a_time():

@@ -5,7 +5,9 @@ import copy
 import gc
 import pickle
 import random
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -170,6 +172,7 @@ def test_training_steps_of_programs(name):
         found.append((steps, torch.get_rng_state().tolist()))
     assert found[0] == found[1]
     assert region_of(run).plans == 1, region_of(run).explain()
+    assert "one by one" not in region_of(run).explain(), region_of(run).explain()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -185,6 +188,36 @@ def test_inference_of_programs(name, mode):
             expected, found = model(given), compiled(given)
             assert bits(expected) == bits(found) and expected.is_inference() == found.is_inference()
     assert compiled._region.plans == 1, compiled._region.explain()
+    assert "one by one" not in compiled._region.explain(), compiled._region.explain()
+
+
+def test_inference_in_other_threads_leaves_a_region_its_plan():
+    model = torch.compile(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), fullgraph=True)
+    region, x, entered = model._region, torch.randn(5, 3), threading.Barrier(3)
+
+    def answered():
+        with torch.inference_mode():
+            for _ in range(6):
+                entered.wait()  # all threads are in inference mode during all calls
+                model(x)
+
+    threads = [threading.Thread(target=answered) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert region.plans == 1 and not region.notes, region.explain()
+    calls = []
+    region._ready = [
+        (fits, same, types.SimpleNamespace(run=calls.append, apart=None)) for fits, same, _ in region._ready
+    ]
+    with torch.inference_mode(), ThreadPoolExecutor(1) as others:
+        with torch.inference_mode():
+            model(x)
+        others.submit(torch.inference_mode()(model), x).result()
+        assert len(calls) == 2
+        others.submit(model, x).result()  # that thread is not in inference mode: another kind of call
+        assert len(calls) == 2 and not region.notes, region.explain()
 
 
 counter = []

@@ -423,6 +423,20 @@ class _Launcher(_Module):
         code = self.builder.inttoptr(self.word(record, _CODE), _RUN.as_pointer())
         return self.builder.call(code, given)
 
+    def without_gil(self, released: Any) -> Any:
+        """Releases the GIL if the condition is true. Returns where the thread's state is, for `with_gil`."""
+        thread = self.builder.alloca(_POINTER)
+        self.builder.store(ir.Constant(_POINTER, None), thread)
+        with self.builder.if_then(released):
+            self.builder.store(self.call("PyEval_SaveThread"), thread)
+        return thread
+
+    def with_gil(self, thread: Any) -> None:
+        """Takes the GIL again if it was released."""
+        state = self.builder.load(thread)
+        with self.builder.if_then(self.builder.icmp_unsigned("!=", state, ir.Constant(_POINTER, None))):
+            self.call("PyEval_RestoreThread", state)
+
     def raise_if(self, failed: Any, numbers: Any) -> None:
         """Raises the error that a kernel has stored, if it failed."""
         builder = self.builder
@@ -436,7 +450,10 @@ class _Launcher(_Module):
             builder.ret(ir.Constant(_POINTER, None))
 
     def launch(self, unpack: Any) -> Any:
-        """launch(record, arguments, length, mailbox, workers): runs a shared kernel (launch.py)."""
+        """launch(record, arguments, length, mailbox, workers): runs a shared kernel (launch.py).
+
+        It keeps the GIL if `workers` is negative.
+        """
         function, (given, count), record = self.python("launch", 5)
         builder = self.builder
         self.require(builder.icmp_signed("==", count, _i64(5)))
@@ -445,8 +462,8 @@ class _Launcher(_Module):
         self.require(builder.icmp_signed("==", size, self.word(record, _TAKES)))
         last, mailbox, workers = (self.whole(number) for number in numbers)
         from_ = self.numbers(record, unpack, arguments, ir.Constant(_POINTER.as_pointer(), None))
-        thread = self.call("PyEval_SaveThread")
-        with builder.if_else(builder.icmp_signed("!=", workers, _i64(0))) as (together, alone):
+        thread = self.without_gil(builder.icmp_signed(">=", workers, _i64(0)))
+        with builder.if_else(builder.icmp_signed(">", workers, _i64(0))) as (together, alone):
             with together:
                 to = builder.inttoptr(builder.add(mailbox, _i64(8 * ARGUMENTS)), _WORDS)
                 with internals.counted(builder, self.word(record, _NUMBERS)) as n:
@@ -463,7 +480,7 @@ class _Launcher(_Module):
         result.add_incoming(_i64(0), after_alone)
         wrong.add_incoming(_i64(0), after_together)
         wrong.add_incoming(failed, after_alone)
-        self.call("PyEval_RestoreThread", thread)
+        self.with_gil(thread)
         self.raise_if(wrong, from_)
         builder.ret(self.call("PyLong_FromLongLong", result))
         return function
@@ -587,14 +604,14 @@ class _Launcher(_Module):
         ir.IRBuilder(self.refused).ret(null)
         self.require(builder.icmp_signed(">=", count, _i64(1)))
         words = builder.inttoptr(self.whole(builder.load(given)), _WORDS)
-        arrays, numbers, patches, launches = (self.word(words, n) for n in range(4))
+        arrays, numbers, patches, launches, brief = (self.word(words, n) for n in range(5))
         self.refused = function.append_basic_block("refused")
         self.builder = ir.IRBuilder(self.refused)
         self.builder.ret(self.call("PyBool_FromLong", _i64(0)))
         self.builder = builder
         self.require(builder.icmp_signed("==", builder.sub(count, _i64(1)), arrays))
         place = builder.alloca(_WORDS)
-        builder.store(builder.gep(words, [_i64(4)]), place)
+        builder.store(builder.gep(words, [_i64(5)]), place)
         with internals.counted(builder, arrays) as n:
             one = builder.load(builder.gep(given, [builder.add(n, _i64(1))]))
             end = builder.call(fits, [one, builder.load(place)])
@@ -613,7 +630,7 @@ class _Launcher(_Module):
             at, which, offset = following(), following(), following()
             one = builder.load(builder.gep(given, [builder.add(which, _i64(1))]))
             builder.store(builder.add(self.load(one, _HEAD, _I64), offset), builder.gep(memory, [at]))
-        thread = self.call("PyEval_SaveThread")
+        thread = self.without_gil(builder.icmp_signed("==", brief, _i64(0)))
         failed = builder.alloca(_I64)
         builder.store(_i64(0), failed)
         with internals.counted(builder, launches):
@@ -622,7 +639,7 @@ class _Launcher(_Module):
                 run = builder.inttoptr(code, _RUN.as_pointer())
                 start = builder.ptrtoint(builder.gep(memory, [at]), _I64)
                 builder.store(builder.call(run, [start, _i64(0), last]), failed)
-        self.call("PyEval_RestoreThread", thread)
+        self.with_gil(thread)
         done = builder.zext(builder.icmp_signed("==", builder.load(failed), _i64(0)), _I64)
         builder.ret(self.call("PyBool_FromLong", done))
         return function

@@ -190,7 +190,7 @@ def _dynamic_linear():
         if not _suits(weight, rows, columns, depth):
             return NotImplemented
         numbers, ends = x.reshape(-1), np.empty(2, F32)
-        thread_pool.run(range_of, 1, (numbers, ends), 0)
+        thread_pool.run(range_of, 1, (numbers, ends), numbers.size)
         high, low = ends
         if high != high:
             return NotImplemented

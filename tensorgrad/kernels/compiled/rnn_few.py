@@ -177,7 +177,8 @@ def _flat(*arrays):
 
 
 def _run(loop, given, steps, batch, hidden, apart):
-    thread_pool.run(loop, 1, (*given, *steps, (batch, hidden, apart)), 0)
+    work = len(steps[0]) * batch * hidden * hidden
+    thread_pool.run(loop, 1, (*given, *steps, (batch, hidden, apart)), work // 4)
 
 
 def lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):

@@ -117,10 +117,11 @@ def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
 
 # --- lists of launches ------------------------------------------------------------------------------------------------
 # A list is an array of 64-bit numbers, which `replay` reads (tools/kernels/entries.py): how many arrays it takes, how
-# many numbers the arguments of all launches are, how many of these are addresses, and how many launches there are. For
-# each array: which of NumPy's flags matter, their values, its dtype's address, its dimensions, shape and strides. Then
-# the numbers, each launch's after one for an error; for each address, its place among them, the array and an offset in
-# bytes; for each launch, the address of its code, the place of its numbers, and its length.
+# many numbers the arguments of all launches are, how many of these are addresses, how many launches there are, and
+# whether they keep the GIL. For each array: which of NumPy's flags matter, their values, its dtype's address, its
+# dimensions, shape and strides. Then the numbers, each launch's after one for an error; for each address, its place
+# among them, the array and an offset in bytes; for each launch, the address of its code, the place of its numbers, and
+# its length.
 
 _FLAGS = 0x501  # row-major, aligned, writeable
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)  # kinds of arguments, as the records of kernels say them
@@ -153,7 +154,9 @@ def numbers_of(kernel: Shared, arguments: tuple) -> list[Any]:
     return found
 
 
-def listed(arrays: list[np.ndarray], launches: list[tuple[Shared, int, list[Any]]]) -> np.ndarray:
+def listed(
+    arrays: list[np.ndarray], launches: list[tuple[Shared, int, list[Any]]], keeps_gil: bool = False
+) -> np.ndarray:
     """The list of launches: (kernel, length, numbers), with (index of an array, offset) in the place of an address.
 
     `arrays` are like those that it is going to be run on.
@@ -172,7 +175,7 @@ def listed(arrays: list[np.ndarray], launches: list[tuple[Shared, int, list[Any]
             if number.__class__ is tuple:
                 patches += [len(numbers), *number]
             numbers.append(0 if number.__class__ is tuple else number)
-    head = [len(arrays), len(numbers), len(patches) // 3, len(launches)]
+    head = [len(arrays), len(numbers), len(patches) // 3, len(launches), int(keeps_gil)]
     return np.array([*head, *checks, *numbers, *patches, *runs], np.int64)
 
 

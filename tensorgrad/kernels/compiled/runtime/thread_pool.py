@@ -7,8 +7,9 @@ for it, workers sleep without ever taking the GIL: many of them would wait for e
 that its worker has not begun is stolen back: on a busy machine the worker may take long to arrive. Only work above a
 certain size is shared.
 
-Compiled kernels (launch.py) are started by compiled code, without the GIL. Python functions that call NumPy can be
-shared as well; they are called as `function(*arguments, first, last)`.
+Compiled kernels (launch.py) are started by compiled code, which releases the GIL for those that take longer than to
+wake a thread: threads that passed the GIL on at each short kernel would mostly wait. Python functions that call NumPy
+can be shared as well; they are called as `function(*arguments, first, last)`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +54,8 @@ from tensorgrad.system import forks, processors, threads
 from tensorgrad.system.c_library import c_library
 
 GRAIN = 24576  # elements (of ordinary cost) that justify a thread
-WAKING = 131072  # elements that justify waking threads
+WAKING = 131072  # elements that justify waking threads; a kernel with less work keeps the GIL, too
+_KEEPS_GIL = -1  # in the place of a number of workers
 _MANY = 5  # threads, from which on work is divided into more parts than threads
 IN_PYTHON_MOST = 8  # threads for a Python function: more would wait for the GIL longer than they compute
 _LIBRARY = c_library()
@@ -349,7 +351,8 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
     try:
         workers: Any = ()
         address = getattr(kernel, "address", None)
-        if elements >= 2 * GRAIN and SETTINGS.threads > 1:
+        several = elements >= 2 * GRAIN and length > 1 and SETTINGS.threads > 1
+        if several:
             now = time.perf_counter_ns()
             asleep, _last = elements >= WAKING or now - _last < RECENT, now
             me = threading.get_ident()
@@ -363,9 +366,9 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
         elif workers:
             _launch(kernel, length, arguments, workers, held, base, alive)
         else:
-            kernel.launch(address, arguments, length, 0, 0)
+            kernel.launch(address, arguments, length, 0, _KEEPS_GIL if elements < WAKING else 0)
         if _LISTENERS:
-            _tell(kernel, length, arguments, elements >= 2 * GRAIN and SETTINGS.threads > 1)
+            _tell(Heard(kernel, length, arguments, elements, several))
     except BaseException as error:
         if len(held) > base:  # an error, or an exception from a signal handler at any moment
             _release(held, base)
@@ -375,10 +378,20 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
 
 
 _NONE: list[_Worker] = []
-_LISTENERS: dict[int, list[tuple[Any, int, tuple, bool]]] = {}  # by thread
+_LISTENERS: dict[int, list[Heard]] = {}  # by thread
 
 
-def _tell(*launch: Any) -> None:
+class Heard(NamedTuple):
+    """What a thread ran; `several`: other threads may have taken part."""
+
+    kernel: Any
+    length: int
+    arguments: tuple
+    elements: int
+    several: bool
+
+
+def _tell(launch: Heard) -> None:
     heard = _LISTENERS.get(threading.get_ident())
     if heard is not None:
         heard.append(launch)
@@ -390,10 +403,10 @@ def heard() -> bool:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[list[tuple[Any, int, tuple, bool]]]:
-    """Collects what this thread runs meanwhile: kernel, length, arguments, and whether other threads may take part."""
+def listening() -> Iterator[list[Heard]]:
+    """Collects what this thread runs meanwhile."""
     me = threading.get_ident()
-    heard: list[tuple[Any, int, tuple, bool]] = []
+    heard: list[Heard] = []
     before = _LISTENERS.get(me)
     _LISTENERS[me] = heard
     try:
