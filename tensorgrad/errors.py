@@ -152,6 +152,10 @@ def invalid_combination(name: str, expected: str) -> TypeError:
     return TypeError(f"{name}() received an invalid combination of arguments: {expected}")
 
 
+# Python compares integers of 30 bits fastest: checks let these pass, and look at larger ones in a function.
+SHORT_MIN, SHORT_MAX = -0x3FFFFFFF, 0x3FFFFFFF
+
+
 def as_integer(value, argument: str, wanted: str = "int") -> int:
     """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError that names the function and
     the argument if it is not an integer, ValueError if 64 bits cannot hold it."""
@@ -163,19 +167,32 @@ def as_integer(value, argument: str, wanted: str = "int") -> int:
 
 
 def as_integers(values, argument: str) -> tuple[int, ...]:
-    """Returns the integers of a list, or the one integer that was given in its place. Raises: as `as_integer`."""
-    values = values if isinstance(values, tuple | list) else (values,)
+    """Returns the integers of a list, or the one integer that was given in its place. Raises: as `as_integer`, but
+    TypeError for one of a list that 64 bits cannot hold."""
+    if not isinstance(values, tuple | list):
+        return (as_integer(values, argument, "tuple of ints"),)
     return tuple([
-        v if v.__class__ is int and -1 << 63 <= v < 1 << 63 else as_integer(v, argument, "tuple of ints")
-        for v in values
+        v if v.__class__ is int and -1 << 63 <= v < 1 << 63 else _as_item(v, values, argument) for v in values
     ])  # fmt: skip
+
+
+def _as_item(value, values, argument: str) -> int:
+    """Converts one value of a list to an int. Raises: TypeError if it is none, or 64 bits cannot hold it."""
+    if value.__class__ is bool or not hasattr(value, "__index__"):
+        raise wrong_argument(value, argument, "tuple of ints")
+    found = as_int(value)
+    if not of_64_bits(found):
+        name, argument, _, _ = _place_of(value, argument)
+        position = next(i for i, item in enumerate(values, 1) if item is value)
+        raise TypeError(
+            f"{name + '(): ' if name else ''}argument '{argument}' failed to unpack the object at pos {position} with "
+            'error "Overflow when unpacking long long"'
+        )
+    return found
 
 
 def wrong_argument(value, argument: str, wanted: str) -> TypeError:
     """Returns the TypeError for a value that is not what a function takes.
-
-    The check may be deep inside the library. The message names the function that the program called: it is that of the
-    outermost of the library's own frames, and the argument is the first of its parameters that has the value.
 
     Args:
         argument: The name if no parameter has the value.
@@ -186,25 +203,8 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         ...
     TypeError: Linear(): argument 'out_features' must be int, not str
     """
-    frame: FrameType | None = sys._getframe(1)
-    frames: list[FrameType] = []
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
-        if frame.f_globals is not globals():  # not the checks themselves
-            frames.append(frame)
-        frame = frame.f_back
-    asked, name, sequence, where = argument, "", None, ""
-    for place in reversed(frames):
-        called = _name_of(place)
-        if name and called != name:  # the argument is to have the name that the program's own call has
-            continue
-        name = called
-        found = _parameter_of(place, value, asked)
-        if found is not None:
-            argument, sequence = found
-            if place.f_globals.get("__name__", "").startswith(("tensorgrad.dispatch", "tensorgrad.ops")):  # an op's
-                given = POSITION_GIVEN(place, argument)
-                where = f" (position {given})" if given else ""
-            break
+    asked = argument
+    name, argument, sequence, where = _place_of(value, asked)
     what = typename(value)
     if sequence is None and argument != asked:  # one of a layer's sizes
         wanted = wanted.removeprefix("tuple of ").removesuffix("s") if wanted == "tuple of ints" else wanted
@@ -217,6 +217,38 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
     return TypeError(f"{name + '(): ' if name else ''}argument '{argument}'{where} must be {wanted}, not {what}")
 
 
+def _place_of(value, argument: str) -> tuple[str, str, Any, str]:
+    """Returns which function the program called, which of its arguments has a value, the sequence that contains it
+    there (or None), and the words for the argument's position.
+
+    The check may be deep inside the library. The function is that of the outermost of the library's own frames, and the
+    argument is the first of its parameters that has the value; the one asked for if there is none.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    frames: list[FrameType] = []
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+        if frame.f_globals is not globals():  # not the checks themselves
+            frames.append(frame)
+        frame = frame.f_back
+    asked, name, sequence, where = argument, "", None, ""
+    in_star: int | None = None
+    for place in reversed(frames):
+        called = _name_of(place)
+        if name and called != name:  # the argument is to have the name that the program's own call has
+            continue
+        name = called
+        if name and in_star is None:
+            in_star = _position_in_star(place, value)
+        found = _parameter_of(place, value, asked)
+        if found is not None:
+            argument, sequence = found
+            if place.f_globals.get("__name__", "").startswith(("tensorgrad.dispatch", "tensorgrad.ops")):  # an op's
+                given = in_star or POSITION_GIVEN(place, argument)
+                where = f" (position {given})" if given else ""
+            break
+    return name, argument, sequence, where
+
+
 def _name_of(frame) -> str:
     """Returns the public name of the function that runs in a frame; "" for helpers."""
     name = frame.f_code.co_name
@@ -227,6 +259,17 @@ def _name_of(frame) -> str:
 
 # Functions that run in the place of others: what stands for one that is not compiled yet, a module's `forward`.
 _STAND_INS = frozenset(("call", "guard", "method", "forward", "function", "like", "wrapper"))
+
+
+def _position_in_star(frame, value) -> int | None:
+    """Returns the position of `*args` of a method (`x.flip(0, 1)`) if the value is among them, else None."""
+    code = frame.f_code
+    if not code.co_flags & CO_VARARGS or code.co_varnames[:1] != ("self",):
+        return None
+    held = frame.f_locals.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    if len(held) == 1 and isinstance(held[0], list | tuple):
+        held = held[0]
+    return code.co_argcount if any(item is value for item in held) else None
 
 
 def _parameter_of(frame, value, asked: str) -> tuple[str, Any] | None:

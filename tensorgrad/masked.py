@@ -16,6 +16,7 @@ from typing import Any
 
 from tensorgrad import dtypes, layouts
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.dtypes import as_dtype
 from tensorgrad.dtypes import dtype as DType
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.reduce import vector_norm
@@ -118,12 +119,23 @@ def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:
     if dim is None or dim == ():
         return tuple(range(ndim))
     found: list[int] = []
+    n = max(ndim, 1)
     for d in (dim,) if isinstance(dim, int) else dim:
+        if not -n <= d < n:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
         wrapped = wrap_dim(d, ndim)
         if wrapped in found:
             raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
         found.append(wrapped)
     return tuple(sorted(found))
+
+
+def _dtype(input: Tensor, dtype: DType | None, wide: bool = False) -> DType:
+    """The dtype of the result: the given one or the input's (`wide`: in which integers are summed). Raises: TypeError
+    if what is given is none."""
+    if dtype is not None:
+        return as_dtype(dtype, "to")
+    return _wide(input.dtype) if wide else input.dtype
 
 
 def _wide(dtype: DType) -> DType:
@@ -162,10 +174,10 @@ def sum(
     >>> torch.masked.sum(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(5.)
     """
-    dtype = _wide(input.dtype) if dtype is None else dtype
+    dtype = _dtype(input, dtype, wide=True)
     if _is_sparse(input):
         return _of_sparse("sum", input, dim, keepdim, dtype, mask)
-    return _filled(input, mask, 0).sum(_canonical_dim(dim, input.ndim) or None, keepdim, dtype=dtype)
+    return _filled(input, mask, 0).sum(_canonical_dim(dim, input.ndim) or None, bool(keepdim), dtype=dtype)
 
 
 def prod(
@@ -177,10 +189,10 @@ def prod(
     tensor(12)
     """
     if _is_sparse(input):
-        return _of_sparse("prod", input, dim, keepdim, _wide(input.dtype) if dtype is None else dtype, mask)
-    result = _filled(input, mask, 1).to(_wide(input.dtype) if dtype is None else dtype)
+        return _of_sparse("prod", input, dim, keepdim, _dtype(input, dtype, wide=True), mask)
+    result = _filled(input, mask, 1).to(_dtype(input, dtype, wide=True))
     for d in reversed(_canonical_dim(dim, input.ndim)):
-        result = result.prod(d, keepdim)
+        result = result.prod(d, bool(keepdim))
     return result
 
 
@@ -190,8 +202,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor 
     >>> torch.masked.cumsum(torch.tensor([1.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([1., 1., 5.])
     """
-    (d,) = _canonical_dim(dim, input.ndim)
-    return _filled(input, mask, 0).cumsum(d, dtype=input.dtype if dtype is None else dtype)
+    d = _canonical_dim(dim, input.ndim)[0]
+    return _filled(input, mask, 0).cumsum(d, dtype=_dtype(input, dtype))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
@@ -200,8 +212,8 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
     >>> torch.masked.cumprod(torch.tensor([3.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([ 3.,  3., 12.])
     """
-    (d,) = _canonical_dim(dim, input.ndim)
-    return _filled(input, mask, 1).cumprod(d, dtype=input.dtype if dtype is None else dtype)
+    d = _canonical_dim(dim, input.ndim)[0]
+    return _filled(input, mask, 1).cumprod(d, dtype=_dtype(input, dtype))
 
 
 def amax(
@@ -213,9 +225,9 @@ def amax(
     tensor(4.)
     """
     if _is_sparse(input):
-        return _of_sparse("amax", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
-    result = _never_winning("amax", input, mask).amax(_canonical_dim(dim, input.ndim), keepdim)
-    return result if dtype is None else result.to(dtype)
+        return _of_sparse("amax", input, dim, keepdim, _dtype(input, dtype), mask)
+    result = _never_winning("amax", input, mask).amax(_canonical_dim(dim, input.ndim), bool(keepdim))
+    return result.to(_dtype(input, dtype))
 
 
 def amin(
@@ -227,9 +239,9 @@ def amin(
     tensor(4.)
     """
     if _is_sparse(input):
-        return _of_sparse("amin", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
-    result = _never_winning("amin", input, mask).amin(_canonical_dim(dim, input.ndim), keepdim)
-    return result if dtype is None else result.to(dtype)
+        return _of_sparse("amin", input, dim, keepdim, _dtype(input, dtype), mask)
+    result = _never_winning("amin", input, mask).amin(_canonical_dim(dim, input.ndim), bool(keepdim))
+    return result.to(_dtype(input, dtype))
 
 
 def argmax(
@@ -242,7 +254,7 @@ def argmax(
     tensor(2)
     """
     filled = _never_winning("argmax", input, mask)
-    return filled.argmax(dim, keepdim).to(input.dtype if dtype is None else dtype)
+    return filled.argmax(dim, bool(keepdim)).to(_dtype(input, dtype))
 
 
 def argmin(
@@ -255,7 +267,7 @@ def argmin(
     tensor(2)
     """
     filled = _never_winning("argmin", input, mask)
-    return filled.argmin(dim, keepdim).to(input.dtype if dtype is None else dtype)
+    return filled.argmin(dim, bool(keepdim)).to(_dtype(input, dtype))
 
 
 def logsumexp(
@@ -267,7 +279,7 @@ def logsumexp(
     tensor(0.6931)
     """
     filled = _never_winning("logsumexp", input, mask)
-    return filled.logsumexp(_canonical_dim(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
+    return filled.logsumexp(_canonical_dim(dim, input.ndim), keepdim).to(_dtype(input, dtype))
 
 
 def logaddexp(
@@ -283,7 +295,7 @@ def logaddexp(
     filled = (
         _never_winning("logaddexp", x, mask) for x, mask in ((input, input_mask), (other, other_mask))
     )  # fmt: skip
-    return FUNCTIONS["logaddexp"](*filled).to(input.dtype if dtype is None else dtype)
+    return FUNCTIONS["logaddexp"](*filled).to(_dtype(input, dtype))
 
 
 def mean(
@@ -298,7 +310,7 @@ def mean(
     tensor(2.5000)
     """
     source = "Input" if dtype is None else "Optional"
-    dtype = input.dtype if dtype is None else dtype
+    dtype = _dtype(input, dtype)
     if dtype.category < dtypes.FLOATING:
         raise ValueError(
             f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. "
@@ -328,7 +340,7 @@ def median(
     >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(1.)
     """
-    (d,) = _canonical_dim(dim, input.ndim)[-1:]
+    d = _canonical_dim(dim, input.ndim)[0]
     floating = input.dtype.is_floating_point
     filled = _filled(input if floating else input.to(dtypes.float32), mask, math.nan)
     result = filled.nanmedian(d, keepdim).values
@@ -336,7 +348,7 @@ def median(
         return result
     if not result.is_meta and bool(result.isnan().any()):
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
-    return result.to(input.dtype if dtype is None else dtype)
+    return result.to(_dtype(input, dtype))
 
 
 def norm(
@@ -351,9 +363,7 @@ def norm(
     if mask is not None and ord == -math.inf and not input.dtype.is_floating_point:
         raise AssertionError(f"input must be floating point, got {input.dtype}")
     filled = _filled(input, mask, math.inf if ord == -math.inf else 0)
-    return vector_norm(
-        filled, ord, _canonical_dim(dim, input.ndim), keepdim, dtype=input.dtype if dtype is None else dtype
-    )
+    return vector_norm(filled, ord, _canonical_dim(dim, input.ndim), bool(keepdim), dtype=_dtype(input, dtype))
 
 
 def _variance(input: Tensor, dim: Dims, unbiased, correction, keepdim: bool, dtype: DType | None, mask) -> Tensor:
@@ -363,6 +373,7 @@ def _variance(input: Tensor, dim: Dims, unbiased, correction, keepdim: bool, dty
         correction = 0 if unbiased is False else 1
     if dtype is None:
         dtype = input.dtype if input.dtype.category >= dtypes.FLOATING else dtypes.float32
+    dtype = as_dtype(dtype, "sum")
     wide = dtype if dtype.category >= dtypes.FLOATING else dtypes.float32
     centred = input - sum(input, dim, keepdim=True, dtype=dtype, mask=mask) / _count(input, dim, True, mask)
     total = sum(centred * centred.conj(), dim, keepdim=keepdim, dtype=wide, mask=mask)
@@ -429,9 +440,9 @@ def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 
 
 def _softened(name: str, input: Tensor, dim: int, dtype: DType | None, mask, extreme: str) -> Tensor:
-    (d,) = _canonical_dim(dim, input.ndim)[-1:] or (0,)
+    d = _canonical_dim(dim, input.ndim)[0]
     filled = _never_winning(extreme, input, mask)
-    return FUNCTIONAL[name](filled, d, dtype=input.dtype if dtype is None else dtype)
+    return FUNCTIONAL[name](filled, d, dtype=_dtype(input, dtype))
 
 
 def normalize(

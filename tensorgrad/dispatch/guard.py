@@ -73,14 +73,16 @@ _PASSED_ON = frozenset((
     "align_corners", "alpha", "beta", "blank", "ceil_mode", "delta", "dim", "eps", "full", "ignore_index",
     "include_last_offset", "keepdim", "label_smoothing", "log_input", "log_target", "lower", "margin", "max_norm",
     "max_val", "min_val", "momentum", "negative_slope", "num_groups", "p", "padding_idx", "return_counts",
-    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "threshold", "training", "upper", "value",
-    "zero_infinity",
+    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "threshold", "training", "upper",
+    "use_input_stats", "value", "zero_infinity",
 ))  # fmt: skip
 _COMPUTES_ITSELF = frozenset((
     "gaussian_nll_loss", "gumbel_softmax", "local_response_norm", "multi_margin_loss", "normalize",
     "triplet_margin_with_distance_loss",
 ))  # fmt: skip
-_COMPUTES_BY = {"embedding": frozenset(("padding_idx",))}  # or by some of them only
+_COMPUTES_BY = {  # or by some of them only
+    "embedding": frozenset(("padding_idx",)), "interpolate": frozenset(("align_corners",)),
+}  # fmt: skip
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
 _KNOWN = _LISTS | set(_SINGLE)

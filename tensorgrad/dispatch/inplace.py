@@ -20,6 +20,7 @@ from tensorgrad.dispatch.out import POINTWISE_TOO, WRITES_AT_INDICES, check_no_o
 from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
+from tensorgrad.errors import SHORT_MAX, SHORT_MIN
 from tensorgrad.overriding import function_classes
 from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.system import numpy_faults
@@ -118,7 +119,7 @@ def _binary(op, operator: bool):
                 direct = (
                     (
                         (kind is F32 or kind is F64)
-                        and (y.__class__ is float or (y.__class__ is int and -0x3FFFFFFF <= y <= 0x3FFFFFFF))
+                        and (y.__class__ is float or (y.__class__ is int and SHORT_MIN <= y <= SHORT_MAX))
                     )
                     or (kind is I64 and y.__class__ is int)
                 )  # fmt: skip

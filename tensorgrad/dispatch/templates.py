@@ -13,10 +13,12 @@ from __future__ import annotations
 from functools import cache
 
 from tensorgrad.dispatch.half_precision import IN_FLOAT32
-from tensorgrad.errors import NUMPY_NAMES
+from tensorgrad.errors import NUMPY_NAMES, SHORT_MAX, SHORT_MIN
 from tensorgrad.rows.kernel_tables import COMPILED, REGISTRY
 from tensorgrad.rows.op import Op
 from tensorgrad.rows.signature import LIST, OPTIONAL, TENSOR, Param, arguments_of
+
+SHORT = {"short_min": hex(SHORT_MIN), "short_max": hex(SHORT_MAX)}  # numbers in the text: a name would take time
 
 
 def fill(template: str, **parts: str) -> str:
@@ -269,21 +271,20 @@ if {name} is not False and {name} is not True{and_given}:
 """
 
 
-# Integers of 30 bits are those that Python compares fastest; what is larger is looked at by the function.
 INTEGER = """
-if ({name}.__class__ is not int or not -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
+if ({name}.__class__ is not int or not {short_min} <= {name} <= {short_max}){and_given}:
     {name} = as_integer({name}, "{name}")
 """
 
 
 FLOAT = """
-if {name}.__class__ is not float and not ({name}.__class__ is int and -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
+if {name}.__class__ is not float and not ({name}.__class__ is int and {short_min} <= {name} <= {short_max}){and_given}:
     {name} = as_float({name}, "{name}")
 """
 
 
 NUMBER = """
-if {name}.__class__ is not float and not ({name}.__class__ is int and -0x3FFFFFFF <= {name} <= 0x3FFFFFFF){and_given}:
+if {name}.__class__ is not float and not ({name}.__class__ is int and {short_min} <= {name} <= {short_max}){and_given}:
     {name} = as_number({name}, "{name}")
 """
 
@@ -343,7 +344,8 @@ def flag(name: str) -> str:
 
 def plain_value(name: str, annotation: str, optional: bool) -> str:
     """Lines that refuse what is not an `int`, a `float`, a `number` or a `str` (or None, where that is allowed)."""
-    return fill(PLAIN_VALUES[annotation], name=name, and_given=f" and {name} is not None" if optional else "")
+    and_given = f" and {name} is not None" if optional else ""
+    return fill(PLAIN_VALUES[annotation], name=name, and_given=and_given, **SHORT)
 
 
 def _scalars_first(params: tuple[Param, ...]) -> bool:
@@ -383,7 +385,7 @@ else:
 """
 
 OR_SCALAR = """
-elif {p}.__class__ is float or ({p}.__class__ is int and -0x3FFFFFFF <= {p} <= 0x3FFFFFFF):
+elif {p}.__class__ is float or ({p}.__class__ is int and {short_min} <= {p} <= {short_max}):
     x1 = {p}
     r1 = False
 """
@@ -412,7 +414,7 @@ def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
         UNWRAP_LIST if p.kind is LIST else UNWRAP,
         i=str(i),
         p=p.name,
-        or_scalar=fill(OR_SCALAR, p=p.name) if with_scalar else "",
+        or_scalar=fill(OR_SCALAR, p=p.name, **SHORT) if with_scalar else "",
         other_operand=_other_operand(op) if variant == "operator" else "",
         or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
         operand="plain_operand" if variant == "plain" else "operand",

@@ -215,6 +215,8 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
             if not (isinstance(value, Tensor) or is_number(value)):
                 name, found = ("input", "other")[i - 2], typename(value)
                 raise TypeError(f"where(): argument '{name}' (position {i}) must be Tensor or Number, not {found}")
+            if value.__class__ is int:
+                check_is_number(value, ("input", "other")[i - 2])
         input, other = _as_tensor(input, other, condition), _as_tensor(other, input, condition)
     return _where(condition, input, other, out=out)
 

@@ -14,7 +14,15 @@ from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flags, check_is_number, check_number, invalid_combination, wrong_argument
+from tensorgrad.errors import (
+    SHORT_MAX,
+    SHORT_MIN,
+    check_flags,
+    check_is_number,
+    check_number,
+    invalid_combination,
+    wrong_argument,
+)
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import check_memory_format, made_in_order, memory_strides, preserve_format
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
@@ -508,7 +516,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
             return inplace.replace(self, _fill, (value,), {}, apart=False)
         inplace.check_no_overlap(self)
         value = value.item()
-    if value.__class__ is not float and not (value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF):
+    if value.__class__ is not float and not (value.__class__ is int and SHORT_MIN <= value <= SHORT_MAX):
         value = plain_number(value)
         check_is_number(value, "value")
     check_number(value, self.dtype)

@@ -21,8 +21,10 @@ from tensorgrad.dispatch.slow_path import in_class_of
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
     MISSING,
+    SHORT_MAX,
     arguments_named,
     as_integer,
+    as_integers,
     as_number,
     check_flag,
     check_is_number,
@@ -33,7 +35,7 @@ from tensorgrad.errors import (
 )
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import AnyLayout, memory_strides
-from tensorgrad.ops.shape import alias_of, ints
+from tensorgrad.ops.shape import alias_of, listed
 from tensorgrad.ops.sparse_zeros import clear, sparse_like, without_elements
 from tensorgrad.rows.strides import like_input
 from tensorgrad.settings import SETTINGS
@@ -82,8 +84,13 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """Returns the shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError if not integers, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
-    shape = tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size])
-    if shape and min(shape) < 0:
+    for n in size:
+        if n.__class__ is not int or not 0 <= n <= SHORT_MAX:
+            break
+    else:
+        return tuple(size)
+    shape = as_integers(size, "size")
+    if min(shape) < 0:
         n = next(n for n in shape if n < 0)
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
@@ -95,8 +102,8 @@ def check_tensor(name: str, value) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
 
 
-def finish(array, requires_grad: bool, device, given: bool = False) -> Tensor:
-    """Wraps a newly made NumPy array as a tensor on `device`; on the CPU without a copy.
+def finish(array, requires_grad: bool, device, given: bool = False, pin_memory: bool = False) -> Tensor:
+    """Wraps a newly made NumPy array as a tensor on `device`; on the CPU without a copy, unless in pinned memory.
 
     `given`: its values are the program's own, not those of a function such as `arange`.
     """
@@ -105,15 +112,15 @@ def finish(array, requires_grad: bool, device, given: bool = False) -> Tensor:
         storage = storage_class(device)
         array = (storage.from_host if given else storage.constant)(array, device)
     tensor = wrap(array)
-    if requires_grad:
+    if requires_grad is not False and requires_grad is not None:
         check_flag(requires_grad, "requires_grad")
-        if array.dtype.kind in "iub":
+        if requires_grad and array.dtype.kind in "iub":
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-        tensor._requires_grad = True
-    return tensor
+        tensor._requires_grad = bool(requires_grad)
+    return pinned(tensor) if pin_memory else tensor
 
 
-def _pinned(made: Tensor) -> Tensor:
+def pinned(made: Tensor) -> Tensor:
     """Moves a new tensor to pinned memory. Raises: RuntimeError without a GPU, or if the tensor is on one."""
     if made.is_meta:
         return made
@@ -403,7 +410,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     made = finish(_array_of(data, dtype), requires_grad, device, given=True)
-    return _pinned(made) if pin_memory else made
+    return pinned(made) if pin_memory else made
 
 
 @composite("function", name="as_tensor")
@@ -555,7 +562,7 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
             storage.write(array, value)
     made = wrap(array)
     made._requires_grad = bool(requires_grad)
-    return _pinned(made) if pin_memory else made
+    return pinned(made) if pin_memory else made
 
 
 def _of_ones(shape, dtype):
@@ -658,7 +665,11 @@ def empty(
         return without_elements("empty", shape, layout, dtype, device, requires_grad)
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
         return _out(
-            "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
+            "empty",
+            out,
+            empty_strided(
+                shape, strides, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory
+            ),
         )
     return _out("empty", out, _filled(fresh.empty, None, shape, dtype, device, requires_grad, pin_memory))
 
@@ -680,7 +691,7 @@ def empty_strided(
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
-    size, stride = resolve_shape((size,)), ints(stride)
+    size, stride = resolve_shape((size,)), listed(stride, "stride")
     if len(size) != len(stride):
         raise RuntimeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
@@ -690,7 +701,7 @@ def empty_strided(
             f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
             "be negative"
         )
-    memory = empty(reach(size, stride), dtype=dtype, device=device)
+    memory = empty(reach(size, stride), dtype=dtype, device=device, pin_memory=pin_memory)
     made = share(strided(memory._storage, size, stride, 0, memory._array.dtype), memory._storage)
     return made.requires_grad_() if requires_grad else made
 
@@ -919,7 +930,7 @@ def arange(
         array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
     else:
         array = (int(start) + int(step) * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
-    return _out("arange", out, finish(array, requires_grad, device), fills=True)
+    return _out("arange", out, finish(array, requires_grad, device, pin_memory=pin_memory), fills=True)
 
 
 @composite("function", name="range")
@@ -967,7 +978,8 @@ def linspace(
     array = _spaced(start, end, steps, dtype)
     if dtype.category < dtypes.FLOATING:
         array = np.trunc(array)
-    return _out("linspace", out, finish(array.astype(dtype.numpy), requires_grad, device), fills=True)
+    made = finish(array.astype(dtype.numpy), requires_grad, device, pin_memory=pin_memory)
+    return _out("linspace", out, made, fills=True)
 
 
 def _between_tensors(start, end, steps: int, dtype: dtypes.dtype | None) -> Tensor:
@@ -1064,7 +1076,7 @@ def logspace(
     exponents = _spaced(start, end, steps, dtype if integers else wide)
     with np.errstate(all="ignore"):
         array = (base**exponents).astype(dtype.numpy)
-    return _out("logspace", out, finish(array, requires_grad, device), fills=True)
+    return _out("logspace", out, finish(array, requires_grad, device, pin_memory=pin_memory), fills=True)
 
 
 @composite("function")
@@ -1083,7 +1095,8 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
         if as_integer(size, name) < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")
     dtype = dtype if out is None else _dtype_of(out, dtype, device=device)
-    return _out("eye", out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
+    array = np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy)
+    return _out("eye", out, finish(array, requires_grad, device, pin_memory=pin_memory))
 
 
 @composite("function")
@@ -1103,4 +1116,4 @@ def scalar_tensor(
     check_number(s, dtype)
     if layout is not None and not isinstance(layout, layouts.layout):
         raise wrong_argument(layout, "layout", "torch.layout")
-    return tensor(s, dtype=dtype, device=device, requires_grad=requires_grad)
+    return tensor(s, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory)

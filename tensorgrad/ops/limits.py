@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
-from tensorgrad.errors import check_is_number, check_number, invalid_combination
+from tensorgrad.errors import SHORT_MAX, SHORT_MIN, check_is_number, check_number, invalid_combination
 from tensorgrad.tensor import Tensor
 
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
@@ -128,7 +128,7 @@ def clamp_(self: Tensor, min=None, max=None) -> Tensor:
     """Limits this tensor to [min, max] in place."""
     array = self._array
     real = min.__class__ in _REAL_OR_NONE and max.__class__ in _REAL_OR_NONE and (min is not None or max is not None)
-    real = real and -0x3FFFFFFF < (min or 0) < 0x3FFFFFFF and -0x3FFFFFFF < (max or 0) < 0x3FFFFFFF
+    real = real and SHORT_MIN <= (min or 0) <= SHORT_MAX and SHORT_MIN <= (max or 0) <= SHORT_MAX
     if real and array.dtype is dtypes.F32 and inplace.writable(self) and array.size < _FEW:
         self._storage.bump()
         if min is not None:  # the limit first: of equal zeros the second is taken

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, number, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_is_number, no_dimensions, wrap_dim, wrap_dims
+from tensorgrad.errors import as_integers, check_is_number, no_dimensions, wrap_dim, wrap_dims
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.pointwise import short_name
 from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.ops.sort import range_of_bins
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
@@ -380,7 +380,8 @@ def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, d
     if isinstance(bins, tuple | list) and any(isinstance(b, Tensor) for b in bins):
         edges = _given_edges(input, bins)
     else:
-        counts = [as_int(b) for b in bins] if isinstance(bins, tuple | list) else [as_int(bins)] * n
+        counts = [*as_integers(bins, "bins")]
+        counts = counts if isinstance(bins, tuple | list) else counts * n
         edges = _equal_edges(input, counts, range)
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{scalar_type(input)}'")
@@ -443,13 +444,9 @@ def _equal_edges(input: Tensor, counts: list[int], range) -> list[Tensor]:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     for d, count in enumerate(counts):
         _check_count(count, d)
-    if range is not None and len(range) != 2 * n:
-        raise RuntimeError(
-            f"torch.histogramdd: for a {n}-dimensional histogram range should have {2 * n} elements, but got "
-            f"{len(range)}"
-        )
     if range is not None:
-        limits = [(float(low), float(high)) for low, high in zip(range[::2], range[1::2])]
+        given = range_of_bins("histogramdd", n, range)
+        limits = list(zip(given[::2], given[1::2], strict=True))
     elif input.numel() and not input.is_meta:
         points = input.detach().reshape(-1, n)
         limits = list(zip(points.amin(0).tolist(), points.amax(0).tolist()))

@@ -446,6 +446,8 @@ def float_power_(self: Tensor, exponent) -> Tensor:
     complex_result = dtypes.COMPLEX in (category_of(self), category_of(exponent))
     needed = dtypes.complex128 if complex_result else dtypes.float64
     if self.dtype is not needed:
+        if not isinstance(exponent, Tensor):
+            check_is_number(exponent, "exponent")
         raise RuntimeError(
             f"the base given to float_power_ has dtype {scalar_type(self)} but the operation's result "
             f"requires dtype {scalar_type(needed)}"

@@ -17,7 +17,7 @@ from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import arange, finish, tensor
 from tensorgrad.ops.join import stack
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
-from tensorgrad.ops.shape import diagonal_view, expand, ints, place, variadic
+from tensorgrad.ops.shape import diagonal_view, expand, ints, listed, place, variadic
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
 
@@ -36,7 +36,7 @@ def flip(input: Tensor, dims) -> Tensor:
     >>> torch.flip(torch.arange(3), (0,))
     tensor([2, 1, 0])
     """
-    return _flip(input, wrap_dims(ints(dims), input._array.ndim))
+    return _flip(input, wrap_dims(listed(dims, "dims"), input._array.ndim))
 
 
 variadic("flip", flip, "dims")
@@ -76,7 +76,7 @@ def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
     tensor([[1, 3],
             [0, 2]])
     """
-    dims = ints(dims)
+    dims = listed(dims, "dims")
     ndim = input._array.ndim
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
@@ -166,7 +166,7 @@ def tile(input: Tensor, dims) -> Tensor:
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    dims = ints(dims)
+    dims = listed(dims, "dims")
     return repeat(input, ((1,) * (input._array.ndim - len(dims)) + dims,))
 
 
@@ -304,7 +304,8 @@ def _triangle_indices(name: str) -> None:
         dtype = dtype or dtypes.int64
         if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(dtype)}'")
-        return finish(getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy), requires_grad, device)
+        array = getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy)
+        return finish(array, requires_grad, device, pin_memory=pin_memory)
 
     function.__name__ = function.__qualname__ = name
     side = "below" if name[3] == "l" else "above"
@@ -432,7 +433,7 @@ def constant_pad_nd(input: Tensor, pad, value: number = 0) -> Tensor:
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), value=9)
     tensor([9, 1, 2, 9, 9])
     """
-    pads = _pads(ints(pad), input._array.ndim)
+    pads = _pads(listed(pad, "pad"), input._array.ndim)
     for n, (a, b) in zip(input._array.shape, pads, strict=True):
         if n + a + b < 0 or n + min(a, 0) + min(b, 0) < 0:
             raise RuntimeError(
@@ -470,7 +471,7 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
     >>> torch.nn.functional.pad(torch.tensor([1, 2, 3]), (1, 2), value=9)
     tensor([9, 1, 2, 3, 9, 9])
     """
-    pad = ints(pad)
+    pad = listed(pad, "pad")
     check_string(mode, "mode")
     ndim, shape = input._array.ndim, input._array.shape
     pads = _pads(pad, ndim)

@@ -19,7 +19,10 @@ from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
+    SHORT_MAX,
+    SHORT_MIN,
     as_integer,
+    as_integers,
     check_of_64_bits,
     integers_given,
     invalid_combination,
@@ -36,25 +39,34 @@ from tensorgrad.transforms.batch_views import shifted
 
 # --- arguments -----------------------------------------------------------------------------------------------------
 
+_LISTS = (tuple, list)  # to make `tuple | list` takes longer than to ask
+
 
 def ints(values) -> tuple[int, ...]:
     """Returns a shape or list of dimensions as a tuple of ints, from `(2, 3)`, `((2, 3),)`, `([2, 3],)` or a number.
 
-    Raises: TypeError if anything is not an integer.
+    Raises: as `as_integers`.
     """
     if values.__class__ is int:
-        if not -0x3FFFFFFF <= values <= 0x3FFFFFFF:
+        if not SHORT_MIN <= values <= SHORT_MAX:
             check_of_64_bits(values, "size")
         return (values,)
-    if isinstance(values, tuple | list):
-        if len(values) == 1:
-            first = values[0]
-            if first.__class__ is int:
-                return (first,)
-            if isinstance(first, tuple | list):
-                values = first
-        return tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in values])
-    return (as_integer(values, "size", "tuple of ints"),)
+    if isinstance(values, _LISTS):
+        if len(values) == 1 and isinstance(values[0], _LISTS):
+            values = values[0]
+        for n in values:
+            if n.__class__ is not int or not SHORT_MIN <= n <= SHORT_MAX:
+                break
+        else:
+            return tuple(values)
+    return as_integers(values, "size")
+
+
+def listed(values, argument: str) -> tuple[int, ...]:
+    """The same where PyTorch takes no number in the place of a list. Raises: TypeError for a number, too."""
+    if not isinstance(values, _LISTS):
+        raise wrong_argument(values, argument, "tuple of ints")
+    return ints(values)
 
 
 def variadic(name: str, function, keyword: str) -> None:
@@ -94,6 +106,7 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
     if product < 0 and size.count(-1) == 1 and min(size) == -1 and numel % product == 0:
         i = size.index(-1)
         return (*size[:i], numel // -product, *size[i + 1 :])
+    as_integers(size, "size")
     known, unknown = 1, None
     for i, n in enumerate(size):
         if n >= 0:
@@ -294,7 +307,7 @@ def reshape(input: Tensor, shape) -> Tensor:
     >>> torch.reshape(torch.arange(4), (2, 2)).t().reshape(-1)
     tensor([0, 2, 1, 3])
     """
-    return _reshape(input, ints(shape))
+    return _reshape(input, listed(shape, "shape"))
 
 
 @composite("method", name="reshape")
@@ -387,7 +400,7 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
             [3, 4, 5]])
     """
     shape = input._array.shape
-    sizes = ints(sizes)
+    sizes = listed(sizes, "sizes")
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not shape:
@@ -469,7 +482,7 @@ def expand(input: Tensor, size) -> Tensor:
     >>> torch.zeros(3).expand(2, -1).shape
     torch.Size([2, 3])
     """
-    size = ints(size)
+    size = listed(size, "size")
     array = input._array
     if -1 in size or len(size) < array.ndim:
         size = _expanded_size(array.shape, size, array)
@@ -582,7 +595,7 @@ def permute(input: Tensor, dims) -> Tensor:
     >>> torch.zeros(2, 3, 4).permute(2, 0, 1).shape
     torch.Size([4, 2, 3])
     """
-    dims = ints(dims)
+    dims = listed(dims, "dims")
     ndim = input._array.ndim
     if len(dims) != ndim:
         raise RuntimeError(

@@ -14,7 +14,7 @@ from tensorgrad.dispatch.kinds import composite, number, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
-from tensorgrad.errors import as_integer, check_flags, check_number, wrap_dim
+from tensorgrad.errors import as_float, as_integer, check_flags, check_number, wrap_dim, wrong_argument
 from tensorgrad.ops.create import zeros
 from tensorgrad.ops.pick import ALONG_DIM, ONE_OF_DIM, pick
 from tensorgrad.ops.reduce import tie_of_all
@@ -525,6 +525,19 @@ def histc(input: Tensor, bins: int = 100, min: number = 0, max: number = 0, *, o
     return _histc(input, bins, min, max, out=out)
 
 
+def range_of_bins(name: str, dims: int, range) -> list[float]:
+    """Returns the limits of a histogram. Raises: TypeError or RuntimeError unless there are two for each dimension."""
+    if not isinstance(range, tuple | list):
+        raise wrong_argument(range, "range", "tuple of floats")
+    found = [as_float(limit, "range") for limit in range]
+    if len(found) != 2 * dims:
+        raise RuntimeError(
+            f"torch.{name}: for a {dims}-dimensional histogram range should have {2 * dims} elements, but got "
+            f"{len(found)}"
+        )
+    return found
+
+
 def _check_histogram(input: Tensor, bins: int) -> None:
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{scalar_type(input)}'")
@@ -565,6 +578,7 @@ def histogram(
     bin_edges=tensor([0.0000, 1.5000, 3.0000]))
     """
     if not isinstance(bins, Tensor):
+        bins = as_integer(bins, "bins")
         _check_histogram(input, bins)
         if range is None:
             known = input.numel() and not input.is_meta
@@ -572,7 +586,7 @@ def histogram(
                 return _histogram_of_each(input, bins, weight, density)  # type: ignore[return-value]
             low, high = (float(input.min()), float(input.max())) if known else (0.0, 0.0)
         else:
-            low, high = range
+            low, high = range_of_bins("histogram", 1, range)
         if not (abs(low) < float("inf") and abs(high) < float("inf")):
             raise RuntimeError(f"torch.histogram(): range [{low:g}, {high:g}] is not finite")
         if low == high:
@@ -581,6 +595,11 @@ def histogram(
 
         bins = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     else:
+        if bins.ndim != 1:
+            raise RuntimeError(
+                f"torch.histogram(): bins tensor should have one dimension, but got {bins.ndim} dimensions in the bins "
+                "tensor for dimension 0"
+            )
         bins = bins.detach().clone()
     result = Histogram((_histogram(input, bins, weight, density), bins))
     return store_out("histogram", out, result)

@@ -21,8 +21,8 @@ from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, no_dimensions, wrap_dim
-from tensorgrad.ops.shape import also_one_by_one, ints, select_at, slice_at, window
+from tensorgrad.errors import SHORT_MAX, SHORT_MIN, as_integer, no_dimensions, wrap_dim
+from tensorgrad.ops.shape import also_one_by_one, ints, listed, select_at, slice_at, window
 from tensorgrad.rows.op import row
 from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
@@ -180,7 +180,7 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
     if isinstance(split_size_or_sections, tuple | list):
         return split_with_sizes(tensor, split_size_or_sections, dim)
     size, shape = split_size_or_sections, tensor._array.shape
-    if size.__class__ is not int or not -0x3FFFFFFF <= size <= 0x3FFFFFFF:
+    if size.__class__ is not int or not SHORT_MIN <= size <= SHORT_MAX:
         size = as_integer(size, "split_size")
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -217,7 +217,7 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     >>> torch.tensor([1, 2, 3]).split_with_sizes((1, 2))
     (tensor([1]), tensor([2, 3]))
     """
-    shape, sizes = input._array.shape, ints(split_sizes)
+    shape, sizes = input._array.shape, listed(split_sizes, "split_sizes")
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))

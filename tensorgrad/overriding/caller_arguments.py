@@ -21,6 +21,7 @@ from typing import Any
 
 from tensorgrad import errors
 from tensorgrad.errors import MISSING, NUMPY_NAMES
+from tensorgrad.tensor import Tensor
 
 # Functions of `torch`, some of them also methods, and of `torch.nn.functional` that PyTorch writes in Python.
 IN_PYTHON = {
@@ -112,6 +113,9 @@ def _is_bound(frame: FrameType, names: tuple[str, ...], count: int, given: tuple
         return True
     held = frame.f_locals
     function = held.get("SELF") or (held["OP"].compiled.call if "OP" in held else None)
+    if function is None:  # a composite without a guard
+        method = vars(Tensor).get(frame.f_code.co_name)
+        function = method if getattr(method, "__code__", None) is frame.f_code else None
     if function is None or count >= len(names):
         return False
     following = names[count]

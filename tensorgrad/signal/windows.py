@@ -13,6 +13,7 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.layouts import strided
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.signal import windows as shapes
 from tensorgrad.tensor import Tensor
@@ -25,12 +26,12 @@ __all__ = [
 
 def _checked(name: str, M, dtype, layout) -> tuple[int, dtypes.dtype]:
     """The number of points and the dtype. Raises: ValueError if they are invalid."""
-    M, dtype = as_int(M), dtype or dtypes.DEFAULT.floating
+    M, dtype = as_int(M), dtypes.DEFAULT.floating if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if layout is not None and str(layout) != "torch.strided":
+    if layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    if dtype not in (dtypes.float32, dtypes.float64):
+    if dtype is not dtypes.float32 and dtype is not dtypes.float64:
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     return M, dtype
 
@@ -39,7 +40,7 @@ def _made(values: np.ndarray, dtype: dtypes.dtype, device, requires_grad: bool) 
     return finish(values.astype(dtype.numpy), requires_grad, device)
 
 
-def bartlett(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def bartlett(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """A triangle: 1 - |2n/D - 1|.
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
@@ -52,7 +53,7 @@ def bartlett(M: int, *, sym=True, dtype=None, layout=None, device=None, requires
 
 
 def general_cosine(
-    M: int, *, a: Iterable[float], sym=True, dtype=None, layout=None, device=None, requires_grad=False
+    M: int, *, a: Iterable[float], sym=True, dtype=None, layout=strided, device=None, requires_grad=False
 ) -> Tensor:
     """A sum of cosines: a₀ - a₁·cos(2πn/D) + a₂·cos(4πn/D) - …
 
@@ -80,7 +81,7 @@ def _coefficients(a) -> list[float]:
 
 
 def general_hamming(
-    M: int, *, alpha: float = 0.54, sym=True, dtype=None, layout=None, device=None, requires_grad=False
+    M: int, *, alpha: float = 0.54, sym=True, dtype=None, layout=strided, device=None, requires_grad=False
 ) -> Tensor:
     """A raised cosine: α - (1 - α)·cos(2πn/D).
 
@@ -93,7 +94,7 @@ def general_hamming(
     return general_cosine(M, a=a, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
-def hamming(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def hamming(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """The Hamming window, 0.54 - 0.46·cos(2πn/D).
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
@@ -104,7 +105,7 @@ def hamming(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_
     return general_hamming(M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
-def hann(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def hann(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """The Hann window, sin²(πn/D).
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
@@ -116,7 +117,7 @@ def hann(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_gra
     return general_cosine(M, a=a, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
-def blackman(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def blackman(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """The Blackman window, 0.42 - 0.5·cos(2πn/D) + 0.08·cos(4πn/D).
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
@@ -129,7 +130,7 @@ def blackman(M: int, *, sym=True, dtype=None, layout=None, device=None, requires
     return general_cosine(M, a=a, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
-def nuttall(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def nuttall(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """The minimum 4-term Blackman-Harris window by Nuttall.
 
     Source: A. H. Nuttall, "Some windows with very good sidelobe behavior", 1981.
@@ -141,7 +142,7 @@ def nuttall(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_
     return general_cosine(M, a=a, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
-def cosine(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def cosine(M: int, *, sym=True, dtype=None, layout=strided, device=None, requires_grad=False) -> Tensor:
     """Half a period of a sine: sin(π(n + ½) / (D + 1)).
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
@@ -160,7 +161,7 @@ def _centred(M: int, sym: bool) -> np.ndarray:
 
 
 def exponential(
-    M: int, *, center=None, tau: float = 1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
+    M: int, *, center=None, tau: float = 1.0, sym=True, dtype=None, layout=strided, device=None, requires_grad=False
 ) -> Tensor:
     """exp(-|n - center| / τ), also called Poisson window; `center` is the middle, D/2, unless given.
 
@@ -182,7 +183,7 @@ def exponential(
 
 
 def gaussian(
-    M: int, *, std: float = 1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
+    M: int, *, std: float = 1.0, sym=True, dtype=None, layout=strided, device=None, requires_grad=False
 ) -> Tensor:
     """exp(-((n - D/2) / σ)² / 2), with `std` for σ.
 
@@ -201,7 +202,7 @@ def gaussian(
 
 
 def kaiser(
-    M: int, *, beta: float = 12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
+    M: int, *, beta: float = 12.0, sym=True, dtype=None, layout=strided, device=None, requires_grad=False
 ) -> Tensor:
     """I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), with `beta` for β.
 

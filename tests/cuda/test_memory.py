@@ -211,6 +211,10 @@ def test_pinned_memory(device):
     for made in (
         torch.zeros(2, pin_memory=True), torch.ones(2, pin_memory=True), torch.empty(2, pin_memory=True),
         torch.full((2,), 3.0, pin_memory=True), torch.tensor([1.0, 2.0], pin_memory=True),
+        torch.arange(3, pin_memory=True), torch.linspace(0, 1, 3, pin_memory=True), torch.eye(2, pin_memory=True),
+        torch.rand(2, pin_memory=True), torch.randperm(3, pin_memory=True), torch.scalar_tensor(2, pin_memory=True),
+        torch.empty_strided((2,), (1,), pin_memory=True), torch.normal(0.0, 1.0, (2,), pin_memory=True),
+        torch.hann_window(3, pin_memory=True), torch.tril_indices(2, 2, pin_memory=True),
     ):  # fmt: skip
         assert made.is_pinned()
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):

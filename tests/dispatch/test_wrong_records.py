@@ -29,12 +29,9 @@ _NONE = "None where it is the default, which PyTorch tells apart from what was n
 _CAST = "the kernel's dtypes are checked before those of the result"
 APART = {
     ("arange", "1"): _NONE, ("std_mean", "unbiased"): _NONE, ("std_mean", "correction"): _NONE,
-    ("arange", "pin_memory"): "memory is always pageable; there is nothing to refuse",
     ("Tensor.bitwise_left_shift_", "1"): _CAST, ("Tensor.bitwise_xor_", "1"): _CAST,
     ("nn.functional.bilinear", "2"): "the shape of the weight is used first",
-    ("Tensor.tile", "1"): "a number beyond 64 bits in a list is noticed by NumPy",
     ("nn.functional.dropout", "p"): "a matrix is refused, in PyTorch the truth of a comparison",
-    ("masked.cumprod", ""): "written in Python in PyTorch, which fails in the middle",
 }  # fmt: skip
 # Functions that the database spells itself, or that PyTorch calls in another way.
 SKIPPED = ("_refs", "ops.", "slice", "__r", "stft", "istft")

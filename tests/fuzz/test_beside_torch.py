@@ -15,6 +15,17 @@ def test_a_program_is_written_again_by_its_seed():
     assert repr(expressions.Case(5)) == repr(expressions.Case(5))
 
 
+@pytest.mark.parametrize("method, seeds", [(programs, range(5_000_000, 5_000_040)),
+                                           (expressions, range(6_000_000, 6_000_250))])  # fmt: skip
+def test_some_cases(method, seeds):
+    """Always the same ones, so that a change is judged by what it does; `make stress` makes new ones."""
+    for seed in seeds:
+        try:
+            method.check(seed)
+        except Difference as difference:
+            raise AssertionError(f"seed {seed}: {difference}") from None
+
+
 def test_a_fault_is_found_and_made_small(monkeypatch):
     """`neg_` forgets the first element of a view."""
     right = tensorgrad.Tensor.neg_

@@ -141,14 +141,23 @@ def test_what_needs_a_gpu_says_so(call):
         eval(call, {"torch": torch})
 
 
+FACTORIES = {
+    "zeros": (2,), "ones": (2,), "empty": (2,), "full": ((2,), 1), "tensor": (2,), "arange": (2,), "eye": (2,),
+    "linspace": (0, 1, 2), "logspace": (0, 1, 2), "scalar_tensor": (2,), "empty_strided": ((2,), (1,)),
+    "empty_permuted": ((2,), (0,)), "rand": (2,), "randn": (2,), "randint": (2, (2,)), "randperm": (2,),
+    "normal": (0.0, 1.0, (2,)), "hann_window": (2,), "kaiser_window": (2,), "tril_indices": (2, 2),
+}  # fmt: skip
+
+
 def test_pinning_needs_a_gpu():
     torch = tensorgrad
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
         torch.ones(2).pin_memory()
-    with pytest.raises(RuntimeError, match="pin_memory=True requires a CUDA or other accelerator backend"):
-        torch.zeros(2, pin_memory=True)
+    for name, args in FACTORIES.items():
+        with pytest.raises(RuntimeError, match="pin_memory=True requires a CUDA or other accelerator backend"):
+            getattr(torch, name)(*args, pin_memory=True)
     with pytest.warns(UserWarning, match="no accelerator is found"):
         batches = list(torch.utils.data.DataLoader([torch.ones(2)] * 2, pin_memory=True))
     assert not batches[0].is_pinned()

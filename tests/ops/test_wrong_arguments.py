@@ -74,6 +74,83 @@ CALLS = {
     "masked_scatter_ source": lambda t: t.ones(2).masked_scatter_(t.tensor([True, False]), [1.0]),
     "heaviside_ float": lambda t: t.ones(2).heaviside_(1.5),
     "backward inputs": lambda t: t.ones(2, requires_grad=True).sum().backward(inputs="a"),
+    # taken silently once
+    "where large": lambda t: t.where(t.tensor([True]), 2**70, t.ones(1)),
+    "where method, large": lambda t: t.ones(1).where(t.tensor([True]), -(2**70)),
+    "fft n bool": lambda t: t.fft.fft(t.ones(4), n=True),
+    "fft n large": lambda t: t.fft.rfft(t.ones(4), n=2**70),
+    "fft dim bool": lambda t: t.fft.fft(t.ones(4, 4), dim=True),
+    "matrix_rank tol and atol": lambda t: t.linalg.matrix_rank(t.eye(2), 0.5, atol=0.5),
+    "matrix_rank mixed": lambda t: t.linalg.matrix_rank(t.eye(2), atol=t.ones(1), rtol=0.5),
+    "matrix_rank, a number as a tensor": lambda t: t.linalg.matrix_rank(t.eye(2), atol=t.tensor(0.5), rtol=0.5).shape,
+    "matrix_rank str": lambda t: t.linalg.matrix_rank(t.eye(2), atol="a"),
+    "matrix_rank tensors": lambda t: t.linalg.matrix_rank(t.eye(2), atol=t.tensor(0.5), rtol=t.tensor(0.5)).shape,
+    "pinv complex": lambda t: t.linalg.pinv(t.eye(2), rtol=1j),
+    "pinv list": lambda t: t.linalg.pinv(t.eye(2), atol=[1.5]),
+    "pinv rcond and atol": lambda t: t.linalg.pinv(t.eye(2), 0.5, atol=0.5),
+    "pinv int": lambda t: t.linalg.pinv(t.eye(2), rtol=2).shape,
+    "window dtype": lambda t: t.signal.windows.hann(4, dtype=[]),
+    "window layout": lambda t: t.signal.windows.kaiser(4, layout=None),
+    "window requires_grad": lambda t: t.signal.windows.bartlett(4, requires_grad=[]),
+    "masked dtype": lambda t: t.masked.amax(t.ones(2), dtype=t.ones(2)),
+    "masked softmax dtype": lambda t: t.masked.softmax(t.ones(2), 0, dtype=t.ones(2)),
+    "masked softmax dim": lambda t: t.masked.softmax(t.ones(2), []),
+    "masked sum dim": lambda t: t.masked.sum(t.ones(2), 2**70),
+    "nuclear norm dtype": lambda t: t.ones(2, 2).norm("nuc", (0, 1), dtype="a"),
+    "segment_reduce axis": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=t.tensor([2]), axis=2),
+    "segment_reduce large": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=t.tensor([2]), initial=2**70),
+    "segment_reduce offsets": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=t.tensor([2]), offsets="a"),
+    "randint bool": lambda t: t.randint(True, (2,)),
+    "randint large": lambda t: t.randint(0, 2**70, (2,)),
+    "histogram bool": lambda t: t.histogram(t.ones(2), True),
+    "histogram range": lambda t: t.histogram(t.ones(2), 2, range=(1.0,)),
+    "histogram edges": lambda t: t.histogram(t.ones(2), t.ones(2, 2)),
+    "histogramdd bool": lambda t: t.histogramdd(t.ones(2, 1), True),
+    "unfold_copy bool": lambda t: t.unfold_copy(t.ones(4), 0, 2, True),
+    "narrow_copy large": lambda t: t.narrow_copy(t.ones(4), 0, 0, 2**70),
+    "tile int": lambda t: t.tile(t.ones(2), 2),
+    "permute int": lambda t: t.permute(t.ones(2), 0),
+    "permute_copy int": lambda t: t.permute_copy(t.ones(2), 0),
+    "flip int": lambda t: t.flip(t.ones(2), 0),
+    "reshape int": lambda t: t.reshape(t.ones(2), 2),
+    "broadcast_to int": lambda t: t.broadcast_to(t.ones(2), 2),
+    "rot90 int": lambda t: t.rot90(t.ones(2, 2), 1, 0),
+    "unflatten int": lambda t: t.ones(2).unflatten(0, 2),
+    "pad int": lambda t: t.nn.functional.pad(t.ones(2), 2),
+    "split_with_sizes int": lambda t: t.split_with_sizes(t.ones(2), 2),
+    "empty_strided int": lambda t: t.empty_strided((2,), 1),
+    "multi_dot tensor": lambda t: t.linalg.multi_dot(t.ones(2, 2, 2)),
+    "tensorinv of a number": lambda t: t.linalg.tensorinv(t.tensor(1.5)),
+    "gaussian_nll_loss int": lambda t: t.nn.functional.gaussian_nll_loss(t.ones(2), t.ones(2), 2),
+    "gaussian_nll_loss reduction": lambda t: t.nn.functional.gaussian_nll_loss(t.ones(2), t.ones(2), 2.0, reduction=2),
+    "poisson_nll_loss reduction": lambda t: t.nn.functional.poisson_nll_loss(t.ones(2), t.ones(2), reduction=2),
+    "soft_margin_loss shapes": lambda t: t.nn.functional.soft_margin_loss(t.tensor(1.0), t.ones(2)),
+    "interpolate corners": lambda t: t.nn.functional.interpolate(t.ones(1, 1, 2), 4, align_corners="a"),
+    "grid_sampler mode": lambda t: t.grid_sampler(t.ones(1, 1, 2, 2), t.zeros(1, 1, 1, 2), "a", 0, False),
+}
+# A size that 64 bits cannot hold, in a list and as one of several arguments.
+LARGE = {
+    "zeros": lambda t, n: t.zeros(n),
+    "zeros of a list": lambda t, n: t.zeros((2, n)),
+    "empty on meta": lambda t, n: t.empty((0, n), device="meta"),
+    "randn": lambda t, n: t.randn(n, 2),
+    "new_ones": lambda t, n: t.ones(2).new_ones(n),
+    "view": lambda t, n: t.ones(2).view(n),
+    "reshape": lambda t, n: t.ones(2).reshape(2, n),
+    "expand": lambda t, n: t.ones(2).expand(n, 2),
+    "repeat": lambda t, n: t.ones(2).repeat(n),
+    "permute": lambda t, n: t.ones(2, 2).permute(0, n),
+    "flip": lambda t, n: t.ones(2, 2).flip((0, n)),
+    "roll": lambda t, n: t.ones(2, 2).roll((0, n), (0, 1)),
+    "tile": lambda t, n: t.ones(2).tile(n),
+    "unflatten": lambda t, n: t.ones(2).unflatten(0, (2, n)),
+    "split_with_sizes": lambda t, n: t.split_with_sizes(t.ones(2), (2, n)),
+    "pad": lambda t, n: t.nn.functional.pad(t.ones(2), (0, n)),
+    "as_strided": lambda t, n: t.ones(2).as_strided((2,), (n,)),
+    "resize_": lambda t, n: t.ones(2).resize_(n),
+    "unfold": lambda t, n: t.nn.functional.unfold(t.ones(1, 1, 4, 4), n),
+    "avg_pool2d": lambda t, n: t.nn.functional.avg_pool2d(t.ones(1, 1, 4, 4), (2, n)),
+    "conv2d": lambda t, n: t.nn.functional.conv2d(t.ones(1, 1, 4, 4), t.ones(1, 1, 2, 2), stride=(1, n)),
 }
 
 
@@ -84,6 +161,22 @@ def test_errors_are_of_pytorchs_type(name):
 
     scenario.__name__ = scenario.__qualname__ = "test_scenario"
     alike(scenario)()
+
+
+@pytest.mark.parametrize("size", [2**70, -(2**63) - 1], ids=["large", "small"])
+@pytest.mark.parametrize("name", LARGE)
+def test_sizes_beyond_64_bits(name, size):
+    def scenario(torch):
+        return error(LARGE[name], torch, size).split(":")[0]
+
+    scenario.__name__ = scenario.__qualname__ = "test_scenario"
+    alike(scenario)()
+
+
+def test_the_place_of_a_size_beyond_64_bits_is_named():
+    expected = "zeros(): argument 'size' failed to unpack the object at pos 2 with error \"Overflow when unpacking long"
+    assert error(tensorgrad.zeros, (2, 2**70)).startswith(f"TypeError: {expected}")
+    assert "permute(): argument 'dims' failed to unpack the object at pos 1" in error(tensorgrad.ones(2).permute, 2**70)
 
 
 # What guards say, with the name that PyTorch has for the function, and the position of what the call does not name.
@@ -118,6 +211,13 @@ SENTENCES = {
     "an operand by name": lambda t, x: x.matmul(other="a"),
     "an operand behind another": lambda t, x: x.index_select(0, "a"),
     "a sampler": lambda t, x: x.exponential_("a"),
+    "a method without a guard": lambda t, x: x.unflatten(0, "a"),
+    "a function without a guard": lambda t, x: t.rot90(x, 1, "a"),
+    "another method without a guard": lambda t, x: x.rot90(1, "a"),
+    "a list of a method": lambda t, x: x.flip("a"),
+    "a list of a function": lambda t, x: t.flip(x, "a"),
+    "a number in the place of a list": lambda t, x: t.permute(x, 0),
+    "repeats": lambda t, x: x.repeat("a"),
 }
 
 

@@ -8,6 +8,7 @@ meaningful only if that function does not depend on the choice.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flags
+from tensorgrad.errors import check_flags, invalid_combination, typename
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
@@ -547,6 +548,19 @@ _pinv = op(
 )
 
 
+def _as_given(name: str, older, atol, rtol) -> tuple:
+    """Returns the tolerances as floats or tensors.
+
+    Raises: TypeError unless all are numbers, or all are tensors, and the one of the older name is alone.
+    """
+    given = [t for t in (older, atol, rtol) if t is not None]
+    decide = [t for t in given if not isinstance(t, Tensor) or t._array.ndim]  # a tensor without dimensions fits both
+    kinds = {"Tensor" if isinstance(t, Tensor) else "float" if isinstance(t, Real) else typename(t) for t in decide}
+    if not (kinds <= {"float"} or kinds == {"Tensor"}) or (older is not None and len(given) > 1):
+        raise invalid_combination(name, f"expected all tolerances to be numbers or all tensors, got {sorted(kinds)}")
+    return tuple([float(t) if isinstance(t, Real) else t for t in (older, atol, rtol)])
+
+
 def _tolerances(A: Tensor, atol, rtol):
     """Returns the absolute and the relative tolerance, as numbers or arrays (…, 1); default rtol: max(m, n) · eps."""
     if rtol is None:
@@ -583,6 +597,7 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
     """
+    rcond, atol, rtol = _as_given("linalg_pinv", rcond, atol, rtol)
     rtol = rtol if rcond is None else rcond
     array = input._array
     if array.ndim < 2 or array.dtype.kind not in "fc" or array.dtype.itemsize == 2:
@@ -623,6 +638,7 @@ def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, 
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))
     tensor(1)
     """
+    tol, atol, rtol = _as_given("linalg_matrix_rank", tol, atol, rtol)
     atol = atol if tol is None else tol
     _check_factored(input, "matrix_rank")
     values = eigvalsh(input.detach()).abs() if hermitian else svdvals(input.detach())

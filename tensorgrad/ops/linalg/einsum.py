@@ -15,7 +15,7 @@ from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import typename, wrap_dim
+from tensorgrad.errors import typename, wrap_dim, wrong_argument
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
@@ -383,6 +383,8 @@ def multi_dot(tensors, *, out=None) -> Tensor:
     >>> torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)])
     tensor([12., 12.])
     """
+    if not isinstance(tensors, tuple | list):
+        raise wrong_argument(tensors, "tensors", "tuple of Tensors")
     tensors = list(tensors)
     n = len(tensors)
     if n < 2:

@@ -127,6 +127,8 @@ def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:
     """
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    if ind > input._array.ndim:
+        raise RuntimeError(f"tensorinv: expected at least {ind} dimensions for ind={ind}, but got {input._array.ndim}")
     first, last = input._array.shape[:ind], input._array.shape[ind:]
     n = math.prod(last)
     if math.prod(first) != n:

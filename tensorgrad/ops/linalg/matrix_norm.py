@@ -6,7 +6,7 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.errors import wrap_dim
+from tensorgrad.errors import as_integers, as_number, wrap_dim
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.ops.linalg.decompose import svdvals
 from tensorgrad.ops.linalg.linalg import inv_ex
@@ -17,12 +17,21 @@ from tensorgrad.tensor import Tensor
 def _matrix_dims(name: str, x: Tensor, dim) -> tuple[int, int]:
     if isinstance(dim, int):
         raise TypeError(f"linalg_{name}(): argument 'dim' (position 3) must be tuple of ints, not int")
+    dim = as_integers(dim, "dim")
     if len(dim) != 2:
         raise RuntimeError(f"linalg.{name}: dim must be a 2-tuple. Got {dim}")
     first, second = (wrap_dim(d, x.ndim) for d in dim)
     if first == second:
         raise RuntimeError(f"linalg.{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
     return first, second
+
+
+def _order(ord):
+    """Returns the order of a norm, as it is or as a number. Raises: TypeError, OverflowError or RuntimeError if it is
+    none."""
+    if isinstance(ord, complex):
+        raise RuntimeError("linalg.matrix_norm: Expected a non-complex scalar as the order of norm.")
+    return ord if isinstance(ord, str) else as_number(ord, "ord")
 
 
 def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
@@ -47,7 +56,7 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
     rows, columns = _matrix_dims("matrix_norm", input, dim)
     if input.dtype.category < dtypes.FLOATING:
         kernels.check_floating(input._array, "matrix_norm")
-    x = input if dtype is None else input.to(dtype)
+    x, ord = input if dtype is None else input.to(dtype), _order(ord)
     if ord == "fro":
         result = vector_norm(x, 2, (rows, columns), keepdim)
     elif ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
@@ -81,7 +90,7 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
     >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    dims = None if dim is None else tuple(dim) if isinstance(dim, list | tuple) else (dim,)
+    dims = None if dim is None else as_integers(dim, "dim")
     if ord is not None and dims is None and input.ndim not in (1, 2):
         raise RuntimeError(
             f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.ndim}D."
@@ -92,7 +101,7 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
     if ord is not None and two:
         return matrix_norm(input, ord, dims or (0, 1), keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):  # not defined for vectors: raises
-        return matrix_norm(input, ord, (-2, -1) if dims is None else dims[0], keepdim, dtype=dtype, out=out)
+        return matrix_norm(input, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype, out=out)
     if ord is None and dims is None:  # all elements, for any shape
         dims = tuple(range(input.ndim))
     return store_out("linalg_norm", out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype))
@@ -110,6 +119,7 @@ def cond(input: Tensor, p=None, *, out=None) -> Tensor:
     tensor(2.)
     """
     kernels.check_matrices(input._array, "cond")
+    p = p if p is None else _order(p)
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         values = svdvals(input)
         if not values._array.shape[-1]:

@@ -28,6 +28,8 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     if isinstance(p, str) and p != "fro":
         if p != "nuc":
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
+        if dtype is not None:
+            input = input.to(dtypes.as_dtype(dtype, "linalg_matrix_norm"))
         result = _nuclear_norm(input, dim, keepdim)
         return store_out("norm", out, result)
     return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)

@@ -10,7 +10,7 @@ import math
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32, c_type, scalar_type
-from tensorgrad.errors import as_integers
+from tensorgrad.errors import SHORT_MAX, SHORT_MIN, as_integers
 from tensorgrad.kernels.array import fold as fold_kernels
 from tensorgrad.ops.nn.conv_shape import conv_shape, conv_transpose_shape
 from tensorgrad.ops.pointwise import conj
@@ -194,11 +194,11 @@ _conv_transpose = op(
 
 def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per spatial dimension. Raises: RuntimeError for another number of values."""
-    if value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF:
+    if value.__class__ is int and SHORT_MIN <= value <= SHORT_MAX:
         return (value,) * dims
     if value.__class__ is tuple and len(value) == dims:
         for v in value:
-            if v.__class__ is not int or not -0x3FFFFFFF <= v <= 0x3FFFFFFF:
+            if v.__class__ is not int or not SHORT_MIN <= v <= SHORT_MAX:
                 break
         else:
             return value
@@ -442,7 +442,7 @@ def _pairs(**parameters):
     """Returns each parameter as two ints. Raises: RuntimeError for another number of values, or values too small."""
     found = []
     for name, value in parameters.items():
-        values = as_integers(value, name)
+        values = as_integers(value if isinstance(value, tuple | list) else (value, value), name)
         values = values * 2 if len(values) == 1 else values
         if len(values) != 2:
             raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import warn
+from tensorgrad.errors import as_integer, warn
 from tensorgrad.kernels.array import grid as kernels
 from tensorgrad.ops.create import linspace, ones, zeros
 from tensorgrad.ops.join import stack
@@ -129,6 +129,9 @@ def _checked(x, grid, mode, padding, align):
         names[v] if v.__class__ is int and 0 <= v < 3 else v for names, v in ((MODES, mode), (PADDINGS, padding))
     )
     if mode not in MODES or padding not in PADDINGS:
+        for argument, value, names in (("interpolation_mode", mode, MODES), ("padding_mode", padding, PADDINGS)):
+            if value not in names:
+                as_integer(value, argument)
         raise RuntimeError(
             f"grid_sampler(): expected interpolation_mode and padding_mode from 0 to 2, but got {mode} and {padding}"
         )

@@ -10,6 +10,7 @@ from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import check_string, wrong_argument
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import checked_loss, legacy_reduction, reduced_loss
 from tensorgrad.ops.pick import pick
@@ -208,7 +209,12 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     """
     reduction = checked_loss(reduction, size_average, reduce)
     refuse_numbers(input=input, target=target)
-    return reduced_loss(0.0 - logsigmoid(input * target), reduction)
+    loss = 0.0 - logsigmoid(input * target)
+    if loss._array.shape != input._array.shape:
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(loss.shape)}"
+        )
+    return reduced_loss(loss, reduction)
 
 
 @composite("functional")
@@ -225,6 +231,7 @@ def multilabel_soft_margin_loss(
     if size_average is not None or reduce is not None:
         reduction = legacy_reduction(size_average, reduce)
     elif reduction not in ("none", "mean", "sum"):
+        check_string(reduction, "reduction")
         raise ValueError(f"{reduction} is not valid")
     log_share = logsigmoid
     loss = -(target * log_share(input) + (1 - target) * log_share(-input))
@@ -317,6 +324,8 @@ def poisson_nll_loss(
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
     tensor(1.)
     """
+    if size_average is None and reduce is None:
+        check_string(reduction, "reduction")
     reduction = checked_loss(reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -342,6 +351,8 @@ def gaussian_nll_loss(
     """
     if isinstance(var, Tensor):
         spread = var
+    elif not isinstance(var, float):
+        raise wrong_argument(var, "var", "Tensor or float")
     elif var < 0:
         raise ValueError("var has negative entry/entries")
     else:
@@ -353,6 +364,7 @@ def gaussian_nll_loss(
         elif len(given) != len(shape) or [v for n, v in zip(shape, given, strict=True) if n != v] != [1]:
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
+        check_string(reduction, "reduction")
         raise ValueError(f"{reduction} is not valid")
     if _any(spread < 0):
         raise ValueError("var has negative entry/entries")

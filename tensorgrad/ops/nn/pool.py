@@ -12,7 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integers, wrong_argument
+from tensorgrad.errors import SHORT_MAX, SHORT_MIN, as_integers, wrong_argument
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.rows.op import Selection
@@ -183,7 +183,7 @@ WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per dimension. Raises: RuntimeError for another number of values."""
-    if value.__class__ is int and -0x3FFFFFFF <= value <= 0x3FFFFFFF:
+    if value.__class__ is int and SHORT_MIN <= value <= SHORT_MAX:
         return (value,) * dims
     values = as_integers(value, parameter)
     if len(values) == dims:
@@ -531,7 +531,7 @@ def _max_unpools(dims: int) -> None:
                 f"{input._array.ndim} dimensions"
             )
         kernel = _ints(name, "kernel_size", kernel_size, dims)
-        stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
+        stride = kernel if stride is None else _ints(name, "stride", stride, dims)
         padding = _ints(name, "padding", padding, dims)
         size = _unpooled_size(input, kernel, stride, padding, output_size)
         shape = input._array.shape

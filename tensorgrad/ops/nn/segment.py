@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tensorgrad.dispatch.kinds import alias, composite
+from tensorgrad.dispatch.kinds import alias, composite, number
+from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.nn.bag import bag_extreme, bag_sum
@@ -18,14 +20,14 @@ _REDUCTIONS = ("sum", "mean", "prod", "max", "amax", "min", "amin")
 @composite("function")
 def segment_reduce(
     data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
-    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: number | None = None,
 ) -> Tensor:  # fmt: skip
     """Reduces consecutive segments of dimension `axis` of `data` to one slice each.
 
     Args:
         reduce: "sum", "mean", "prod", "max" or "min".
         lengths: the length of each segment, shape (*outer, S), where outer are the dimensions of `data` before `axis`.
-        offsets: instead of lengths, shape (*outer, S + 1): where each segment starts, and the end of the last one.
+        offsets: in place of lengths, shape (*outer, S + 1): where each segment starts, and the end of the last one.
         unsafe: allows `lengths` to cover less than the whole dimension.
         initial: the initial value of each reduction; by default the neutral element, but NaN for an empty mean.
 
@@ -41,10 +43,11 @@ def segment_reduce(
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if not data.is_floating_point():
         raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{scalar_type(data)}'")
-    cuts, by_length = (offsets, False) if lengths is None else (lengths, True)
+    refuse_numbers(**{n: v for n, v in (("lengths", lengths), ("offsets", offsets)) if v is not None})
+    cuts, by_length = (lengths, True) if offsets is None else (offsets, False)
     if cuts is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    axis = axis % data.ndim if data.ndim else axis
+    axis = wrap_dim(axis, data.ndim)
     _check_cuts(data, cuts, axis, "lengths" if by_length else "offsets")
     outer, inner = data._array.shape[:axis], data._array.shape[axis + 1 :]
     count = cuts._array.shape[-1] - (not by_length)
@@ -89,7 +92,7 @@ def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(cuts)}'")
 
 
-def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -> Tensor:
+def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: number | None) -> Tensor:
     """Reduces the segments of `blocks` (N, size, width) cut at `ends` (N, S + 1), to (N · S, width)."""
     number, size, width = blocks._array.shape
     ends = ends + (_range(number, ends) * size).unsqueeze(1)

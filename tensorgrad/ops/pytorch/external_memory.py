@@ -29,7 +29,7 @@ from tensorgrad.ops.create import (
     strided,
 )
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
-from tensorgrad.ops.shape import ints
+from tensorgrad.ops.shape import ints, listed
 from tensorgrad.rows.switches import DISPATCH
 from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
@@ -51,7 +51,7 @@ def empty_permuted(
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
     (12, 1, 3)
     """
-    size, order = resolve_shape((size,)), ints(physical_layout)
+    size, order = resolve_shape((size,)), listed(physical_layout, "physical_layout")
     if len(size) != len(order):
         raise RuntimeError(
             "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
@@ -69,7 +69,9 @@ def empty_permuted(
     for d in reversed(order):
         stride[d] = step
         step *= max(size[d], 1)
-    return empty_strided(size, tuple(stride), dtype=dtype, device=device, requires_grad=requires_grad)
+    return empty_strided(
+        size, tuple(stride), dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory
+    )
 
 
 @composite("method")
@@ -82,8 +84,9 @@ def new_empty_strided(
     (1, 2)
     """
     return empty_strided(
-        size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
-    )
+        size, stride, dtype=dtype or self.dtype, device=self.device if device is None else device,
+        requires_grad=requires_grad, pin_memory=pin_memory,
+    )  # fmt: skip
 
 
 # --- buffers, files, other libraries -------------------------------------------------------------------------------

@@ -7,13 +7,16 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.complex import view_as_complex, view_as_real
 from tensorgrad.ops.copy import clone
-from tensorgrad.ops.shape import alias_of
+from tensorgrad.ops.shape import alias_of, permute
 from tensorgrad.tensor import Tensor
 
 
-def _copying(name: str, viewing) -> None:
+def _copying(name: str, viewing=None) -> None:
+    """Declares `name_copy`, a copy of what a function returns, or the method `name` with the checks it has by then."""
+
     def function(input: Tensor, *args, out=None, **kwargs):
-        made = viewing(input, *args, **kwargs)
+        view = getattr(Tensor, name) if viewing is None else viewing
+        made = view(input, *args, **kwargs)
         if isinstance(made, tuple):
             made = tuple(clone(part, memory_format="contiguous") for part in made)
             made = store_out(function.__name__, out, made)
@@ -22,6 +25,7 @@ def _copying(name: str, viewing) -> None:
         return store_out(function.__name__, out, made)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
+    function.__code__ = function.__code__.replace(co_name=f"{name}_copy")  # errors.wrong_argument names it
     function.__doc__ = f"Returns a copy of the result of `{name}`, in new memory."
     composite("function", "method" if name == "narrow" else "function")(function)
 
@@ -38,10 +42,11 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
 
 
 for _name in (
-    "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze",
+    "as_strided", "detach", "diagonal", "expand", "narrow", "select", "split", "split_with_sizes", "squeeze",
     "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
 ):  # fmt: skip
-    _copying(_name, getattr(Tensor, _name))
+    _copying(_name)
+_copying("permute", permute)
 _copying("alias", alias_of)
 _copying("slice", _slice)
 _copying("view_as_complex", view_as_complex)

@@ -383,7 +383,7 @@ def normal(
         _positive("normal", "std", std, False)
         dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
         check_floating(dtype.numpy, "normal_kernel_cpu")
-        return sampled(
+        made = sampled(
             "normal",
             kernels.normal,
             check_shape("normal", (size,)),
@@ -394,6 +394,7 @@ def normal(
             requires_grad,
             out,
         )
+        return create.pinned(made) if pin_memory else made
     if any(v is not None for v in (size, dtype, layout, device)) or requires_grad or pin_memory:
         raise invalid_combination("normal", "with tensors of means or deviations, size, dtype and the like are theirs")
     if not isinstance(std, Tensor):

@@ -14,7 +14,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flag, check_numbers, integers_given
+from tensorgrad.errors import check_flag, check_numbers, check_of_64_bits, integers_given
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import AnyLayout, made_in_order, memory_strides, strided
 from tensorgrad.ops import create
@@ -180,7 +180,8 @@ def rand(
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "check_uniform_bounds")
     shape = check_shape("rand", integers_given("rand", "size", size, kw))
-    return sampled("rand", kernels.uniform, shape, dtype, (), generator, device, requires_grad, out)
+    made = sampled("rand", kernels.uniform, shape, dtype, (), generator, device, requires_grad, out)
+    return create.pinned(made) if pin_memory else made
 
 
 @composite("function")
@@ -199,7 +200,8 @@ def randn(
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "normal_kernel_cpu")
     shape = check_shape("randn", integers_given("randn", "size", size, kw))
-    return sampled("randn", kernels.normal, shape, dtype, (), generator, device, requires_grad, out)
+    made = sampled("randn", kernels.normal, shape, dtype, (), generator, device, requires_grad, out)
+    return create.pinned(made) if pin_memory else made
 
 
 def _bounds(name: str, args: tuple, low, high, size):
@@ -232,11 +234,12 @@ def _range(name: str, args: list, low, high):
     value: Any
     for word, value, position in (("low", low, 1), ("high", high, 1 if low == 0 else 2)):
         value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-        if not hasattr(value, "__index__"):
+        if not hasattr(value, "__index__") or value.__class__ is bool:
             raise TypeError(
                 f"{name}(): argument '{word}' (position {position}) must be int, not {type(value).__name__}"
             )
         values.append(value.__index__())
+        check_of_64_bits(values[-1], word)
     return values
 
 
@@ -266,7 +269,8 @@ def randint(
     if dtype.is_complex:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     shape = check_shape("randint", (size,))
-    return sampled("randint", kernels.randint, shape, dtype, (low, high), generator, device, requires_grad, out)
+    made = sampled("randint", kernels.randint, shape, dtype, (low, high), generator, device, requires_grad, out)
+    return create.pinned(made) if pin_memory else made
 
 
 @composite("function")
@@ -303,7 +307,8 @@ def randperm(
     def randperm(gen, shape, np_dtype):
         return permutation(gen, n.__index__(), np_dtype)
 
-    return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
+    made = sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
+    return create.pinned(made) if pin_memory else made
 
 
 def _drawn_like(input: Tensor, sampler, gen: Generator, args: tuple, dtype, memory_format, device) -> Tensor:

@@ -17,7 +17,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import no_dimensions, wrap_dim
+from tensorgrad.errors import check_of_64_bits, no_dimensions, wrap_dim
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
 from tensorgrad.ops.shape import ints
@@ -96,10 +96,11 @@ def _input(name: str, input) -> Tensor:
 
 
 def _argument(name: str, argument: str, value) -> int:
-    try:
-        return as_int(value)
-    except TypeError:
-        raise TypeError(f"fft_{name}(): argument '{argument}' must be int, not {type(value).__name__}") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"fft_{name}(): argument '{argument}' must be int, not {type(value).__name__}")
+    found = as_int(value)
+    check_of_64_bits(found, argument)
+    return found
 
 
 def normalization_of(name: str, norm, forward: bool) -> int:

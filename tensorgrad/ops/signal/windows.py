@@ -65,14 +65,14 @@ BLACKMAN = (0.42, 0.5, 0.08)
 # --- PyTorch's older functions ---------------------------------------------------------------------------------------
 
 
-def _window(name: str, shape, length, periodic, dtype, layout, device, requires_grad) -> Tensor:
+def _window(name: str, shape, length, periodic, dtype, layout, device, requires_grad, pin_memory) -> Tensor:
     """Raises: RuntimeError for a negative length, or if dtype or layout are not floating-point and strided."""
     try:
         length = as_int(length)
     except TypeError:
         kind = type(length).__name__
         raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {kind}") from None
-    dtype = dtype or dtypes.DEFAULT.floating
+    dtype = dtypes.DEFAULT.floating if dtype is None else dtype
     if layout is not None and str(layout) != "torch.strided":
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     if dtype.category < dtypes.FLOATING:
@@ -81,7 +81,8 @@ def _window(name: str, shape, length, periodic, dtype, layout, device, requires_
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
-    return finish(sampled(length, not periodic, shape).astype(dtype.numpy), requires_grad, device)
+    array = sampled(length, not periodic, shape).astype(dtype.numpy)
+    return finish(array, requires_grad, device, pin_memory=pin_memory)
 
 
 @composite("function")
@@ -100,7 +101,7 @@ def hann_window(
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     shape = cosine_sum(0.5, 0.5)
-    return _window("hann_window", shape, window_length, periodic, dtype, layout, device, requires_grad)
+    return _window("hann_window", shape, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 @composite("function")
@@ -114,7 +115,7 @@ def hamming_window(
     tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
     shape = cosine_sum(alpha, beta)
-    return _window("hamming_window", shape, window_length, periodic, dtype, layout, device, requires_grad)
+    return _window("hamming_window", shape, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 @composite("function")
@@ -128,7 +129,7 @@ def blackman_window(
     tensor([0.3400, 1.0000, 0.3400])
     """
     shape = cosine_sum(*BLACKMAN)
-    return _window("blackman_window", shape, window_length, periodic, dtype, layout, device, requires_grad)
+    return _window("blackman_window", shape, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 @composite("function")
@@ -141,7 +142,9 @@ def bartlett_window(
     >>> torch.bartlett_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    return _window("bartlett_window", triangle, window_length, periodic, dtype, layout, device, requires_grad)
+    return _window(
+        "bartlett_window", triangle, window_length, periodic, dtype, layout, device, requires_grad, pin_memory
+    )
 
 
 @composite("function")
@@ -156,4 +159,6 @@ def kaiser_window(
     >>> torch.kaiser_window(4, beta=3.0)
     tensor([0.2049, 0.7269, 1.0000, 0.7269])
     """
-    return _window("kaiser_window", kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad)
+    return _window(
+        "kaiser_window", kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad, pin_memory
+    )
