@@ -449,7 +449,7 @@ class FullyShardedDataParallel(WithOptimizerStates):
             raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
         if offload_to_cpu and not rank0_only:
             warnings.warn(
-                "offload_to_cpu=True and rank0_only=False may result in theunsharded parameters being redundantly "
+                "offload_to_cpu=True and rank0_only=False may result in the unsharded parameters being redundantly "
                 "copied to CPU memory for GPUs sharing the same CPU memory, which risks CPU OOM. We recommend using "
                 "offload_to_cpu=True with rank0_only=True.",
                 stacklevel=4,

@@ -138,7 +138,7 @@ def materialize(
                 if not hasattr(inner, "reset_parameters"):
                     warnings.warn(
                         "Unable to call `reset_parameters()` for module on meta device. Please ensure that your module "
-                        f"oftype {type(inner)} implements a `reset_parameters()` method.",
+                        f"of type {type(inner)} implements a `reset_parameters()` method.",
                         stacklevel=4,
                     )
                 inner.reset_parameters()
