@@ -68,11 +68,27 @@ SHAPES = {
     "diagonal": (lambda t: (t.diagonal(), t.diagonal(1), t.diagonal(-1)), x(3, 4)),
     "unfold": (lambda t: (t.unfold(1, 2, 1), F.unfold(t[None, None], 2)), x(4, 5)),
     "pad": (lambda t: (F.pad(t, (1, 2)), F.pad(t, (1, 0, 0, 1), value=3.0), F.pad(t, (-1, 1))), x()),
+    "circles that are cut": (lambda t: F.pad(t, (-1, 1, -2, 1), mode="circular"), x(1, 3, 4, 4)),
+    "edges beyond a cut": (lambda t: F.pad(t, (-4, 5, 0, 0), mode="replicate"), x(2, 3, 4, 4)),
     "pad around": (lambda t: [F.pad(t, (1, 1), mode=m) for m in ("reflect", "replicate", "circular")], x(1, 3, 4)),
     "casts": (lambda t: (t.double(), t.int(), t.bool(), t.to(torch.int64).float(), t.half().float()), x()),
     "made": (lambda t: (torch.zeros_like(t), torch.full((2,), 3.0) + t[0, 0], torch.arange(4) * t), x()),
     "einsum": (lambda t: (torch.einsum("ij,kj->ik", t, t), torch.einsum("ij->ji", t)), x()),
 }
+NUMBERS = {  # tensors without dimensions
+    "extremes of a number": (lambda t: (*t.max(0), t.argmax(), t.argmin(0), *t.sort(0), *t.topk(1, 0)), x()[0, 0]),
+    "sums of a number": (lambda t: (t.nansum(0), t.count_nonzero(), torch.linalg.vector_norm(t, 1), t.norm()),
+                         -x()[0, 0].abs()),
+    "a number in places": (
+        lambda t, i: (t.index_fill(0, i, 2.0), t.index_add(0, i, t[None], alpha=3), t.index_copy(0, i, t[None] * 2),
+                      t.gather(0, i), t.scatter_add(0, i[0], t), t.unfold(0, 1, 1), t.roll(2)),
+        x()[0, 0], torch.tensor([0])),
+    "one_hot of a number": (lambda i: F.one_hot(i, 4), torch.tensor(2)),
+    "cross entropy of one example": (lambda t, i: (F.cross_entropy(t, i), F.cross_entropy(t, i, reduction="none")),
+                                     x(4), torch.tensor(2)),
+    "logaddexp of infinities": (torch.logaddexp, torch.tensor([-float("inf"), 1.0, -float("inf")]),
+                                torch.tensor([-float("inf"), -float("inf"), 2.0])),
+}  # fmt: skip
 INDEXING = {
     "where": (lambda t: (torch.where(t > 0, t, 0), t.masked_fill(t > 0, -1.0), t.clamp(-0.5, 0.5), t.clamp(0)), x()),
     "index": (lambda t: (t[torch.tensor([0, 2])], t[:, torch.tensor([1, -1])], t[torch.tensor([[0, 1]])]), x()),
@@ -98,7 +114,12 @@ NETWORKS = {
                  x(2, 2, 8, 8)),
     "avg pool": (lambda t: (F.avg_pool2d(t, 3, 2, 1), F.avg_pool2d(t, 3, 2, 1, count_include_pad=False),
                             F.avg_pool2d(t, 2, divisor_override=3)), x(2, 2, 8, 8)),
+    "avg pool of windows beyond the edge": (
+        lambda t: (F.avg_pool2d(t, (4, 4), (2, 3), 1, True, False, 2), F.avg_pool2d(t, 3, 2, 1, True, True, 5),
+                   F.avg_pool3d(t[None], 2, 1, 1, True, False, 2)), x(1, 3, 9, 9)),
     "grid_sample": (lambda t, g: F.grid_sample(t, g, align_corners=False), x(1, 2, 4, 4), x(1, 3, 3, 2) / 3),
+    "grid_sampler in volumes": (lambda t, g: torch.grid_sampler_3d(t, g, 0, 1, False), x(1, 2, 3, 3, 3),
+                                x(1, 2, 2, 2, 3) / 3),
     "attention": (lambda q: (F.scaled_dot_product_attention(q, q, q, is_causal=True),
                              F.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(3, 3).tril().bool())),
                   x(2, 2, 3, 4)),
@@ -109,7 +130,7 @@ NETWORKS = {
                              F.cross_entropy(a, i, torch.arange(4.0) + 1, ignore_index=0, reduction="none")),
                x(), torch.tensor([1, 0, 3])),
 }  # fmt: skip
-TABLE = {**UNARY, **BINARY, **REDUCTIONS, **SHAPES, **INDEXING, **NETWORKS}
+TABLE = {**UNARY, **BINARY, **REDUCTIONS, **SHAPES, **NUMBERS, **INDEXING, **NETWORKS}
 
 
 def k_of(kind):

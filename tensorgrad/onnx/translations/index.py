@@ -28,9 +28,11 @@ def embedding(g: Builder, weight: Value, indices: Value, padding_idx: int, scale
 
 @translates("one_hot")
 def one_hot(g: Builder, input: Value, classes: int) -> Value:
-    return g.op(
-        "OneHot", input, g.constant(np.int64(int(classes))), g.constant(np.array([0, 1], np.int64)), dtype=int64
+    indices = input if input.rank else g.unsqueeze(input, 0)
+    made = g.op(
+        "OneHot", indices, g.constant(np.int64(int(classes))), g.constant(np.array([0, 1], np.int64)), dtype=int64
     )
+    return made if input.rank else g.squeeze(made, 0)
 
 
 @translates("index_select")
@@ -43,7 +45,7 @@ def index_select(g: Builder, input: Value, dim: int, index: Value) -> Value:
 @translates("gather")
 def gather(g: Builder, input: Value, dim: int, index: Value) -> Value:
     if input.rank == 0:
-        return input
+        return g.expand(input, index.shape)
     axis = dim % input.rank
     if any(a is not b and a != b for i, (a, b) in enumerate(zip(input.shape, index.shape, strict=True)) if i != axis):
         input = g.op("Slice", input, [0] * input.rank, g.ints([
@@ -74,6 +76,10 @@ def scatter_reduce(
 
 def _scattered(g: Builder, input: Value, dim: int, index: Value, src: Any, reduction: str | None) -> Value:
     source = number(g, src)
+    if input.rank == 0:  # a vector of one element
+        places, values = (g.op("Reshape", v, [-1]) for v in (index, source))
+        made = g.op("ScatterElements", g.unsqueeze(input, 0), places, values, axis=0, reduction=reduction)
+        return g.squeeze(made, 0)
     if not isinstance(src, Value) or src.rank == 0:
         source = g.expand(source, index.shape)
     elif src.shape != index.shape:
@@ -184,21 +190,26 @@ def index_add(g: Builder, input: Value, dim: int, index: Value, source: Value, a
 
 @translates("index_fill")
 def index_fill(g: Builder, input: Value, dim: int, index: Value, value: Any) -> Value:
-    axis = dim % input.rank
-    shape = [size if d != axis else index.shape[0] for d, size in enumerate(input.shape)]
+    count = index.shape[0] if index.rank else 1
+    shape = [size if d != dim % input.rank else count for d, size in enumerate(input.shape)] or [count]
     return _along(g, input, dim, index, g.expand(number(g, value), shape), None)
 
 
 def _along(g: Builder, input: Value, dim: int, index: Value, source: Value, reduction: str | None) -> Value:
+    places = g.op("Reshape", g.cast(index, int64), [-1, 1])
+    if input.rank == 0:  # a vector of one element
+        values = g.op("Reshape", source, [-1])
+        return g.squeeze(g.op("ScatterND", g.unsqueeze(input, 0), places, values, reduction=reduction), 0)
     axis = dim % input.rank
     order = [axis, *[d for d in range(input.rank) if d != axis]]
-    made = g.op("ScatterND", g.transpose(input, order), g.unsqueeze(g.cast(index, int64), 1),
-                g.transpose(source, order), reduction=reduction)  # fmt: skip
+    made = g.op("ScatterND", g.transpose(input, order), places, g.transpose(source, order), reduction=reduction)
     return g.transpose(made, list(np.argsort(order)))
 
 
 @translates("nonzero")
 def nonzero(g: Builder, input: Value) -> Value:
+    if input.rank == 0:
+        raise NotImplementedError("of a number")
     return g.op("Transpose", g.op("NonZero", input, dtype=int64), perm=[1, 0])
 
 

@@ -115,6 +115,8 @@ def conv_transpose(
     groups: int,
 ) -> Value:  # fmt: skip
     n = weight.rank - 2
+    if any(more >= step for more, step in zip(_each(output_padding, n, 0), _each(stride, n, 1), strict=True)):
+        raise NotImplementedError(f"output_padding {output_padding} that is not below the stride {stride}")
     return g.op(
         "ConvTranspose", input, weight, bias, strides=_each(stride, n, 1), pads=_pads(_each(padding, n, 0)),
         output_padding=_each(output_padding, n, 0), dilations=_each(dilation, n, 1), group=groups,
@@ -181,11 +183,25 @@ def _plane(g: Builder, input: Value) -> Value:
 def avg_pool(
     g: Builder, input: Value, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, include: Any, divisor: Any
 ) -> Value:
+    if divisor is not None and ceil_mode:
+        input, padding, ceil_mode = _filled_up(g, input, kernel_size, stride, padding), (0,) * len(kernel_size), False
     made = g.op("AveragePool", input, count_include_pad=int(include or divisor is not None),
                 **_window(kernel_size, stride, padding, ceil_mode))  # fmt: skip
     if divisor is None:
         return made
     return g.op("Mul", made, number(g, math.prod(kernel_size) / divisor))
+
+
+def _filled_up(g: Builder, input: Value, kernel_size: Any, stride: Any, padding: Any) -> Value:
+    """An input with zeros around it, as many as whole windows need: parts of windows have sums of their own."""
+    n = len(kernel_size)
+    sizes, counts = input.shape[-n:], g.shape[-n:]
+    if not all(isinstance(size, int) for size in (*sizes, *counts)):
+        raise NotImplementedError("divisor_override with ceil_mode and sizes that vary")
+    after = [max((count - 1) * step + window - size - before, 0) for count, step, window, size, before
+             in zip(counts, stride, kernel_size, sizes, padding, strict=True)]  # fmt: skip
+    rest = [0] * (input.rank - n)
+    return g.op("Pad", input, [*rest, *padding, *rest, *after])
 
 
 @translates("adaptive_avg_pool")
@@ -338,6 +354,8 @@ def grid_sampler(
 
 @translates("nll")
 def nll(g: Builder, input: Value, target: Value, weight: Any, ignore_index: int, reduction: str) -> Any:
+    if input.rank == 1:
+        raise NotImplementedError("one example without a dimension of examples")
     made = g.op("NegativeLogLikelihoodLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)
     if len(g.results) < 2 or g.results[1][1] is None:
         return made
@@ -355,4 +373,8 @@ def cross_entropy(
 ) -> Value:
     if target.dtype.is_floating_point or label_smoothing:
         raise NotImplementedError("probabilities of classes, or label_smoothing")
-    return g.op("SoftmaxCrossEntropyLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    alone = input.rank == 1
+    if alone:  # one example without a dimension of examples
+        input, target = g.unsqueeze(input, 0), g.unsqueeze(target, 0)
+    made = g.op("SoftmaxCrossEntropyLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    return g.squeeze(made, 0) if alone and reduction == "none" else made

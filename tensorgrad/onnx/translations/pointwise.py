@@ -214,6 +214,8 @@ def log1p(g: Builder, input: Value) -> Value:
 def logaddexp(g: Builder, input: Value, other: Value) -> Value:
     a, b = number(g, input), number(g, other)
     distance = g.op("Neg", g.op("Abs", g.op("Sub", a, b)))
+    same = g.op("Equal", a, b, dtype=bool)  # of two infinities the difference is nan
+    distance = g.op("Where", same, number(g, 0), distance, dtype=g.dtype)
     return g.op("Add", g.op("Max", a, b), g.op("Log", g.op("Add", g.op("Exp", distance), number(g, 1))))
 
 

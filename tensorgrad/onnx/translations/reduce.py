@@ -12,7 +12,9 @@ from tensorgrad.onnx.translations.table import TABLE, translates
 
 
 def axes_of(dim: Any, rank: int) -> list[int] | None:
-    """Dimensions as a list of those from 0 on; None for all."""
+    """Dimensions as a list of those from 0 on; None for all. A number has none."""
+    if rank == 0:
+        return []
     if dim is None or dim == ():
         return None
     return sorted(d % rank for d in ((dim,) if isinstance(dim, int) else dim))
@@ -80,6 +82,8 @@ def count_nonzero(g: Builder, input: Value, dim: Any) -> Value:
 @translates("extreme_dim")
 def extreme_dim(g: Builder, input: Value, dim: int, keepdim: Any, name: str) -> Any:
     largest = "max" in name
+    if input.rank == 0:
+        return input, g.constant(np.int64(0))
     at = g.op("ArgMax" if largest else "ArgMin", input, dtype=int64, axis=dim % input.rank, keepdims=int(keepdim))
     return reduced(g, "ReduceMax" if largest else "ReduceMin", input, [dim % input.rank], keepdim), at
 
@@ -88,6 +92,8 @@ def extreme_dim(g: Builder, input: Value, dim: int, keepdim: Any, name: str) -> 
 def arg_extreme(g: Builder, input: Value, dim: Any, keepdim: Any, name: str) -> Value:
     operator = "ArgMax" if "max" in name else "ArgMin"
     value = g.cast(input, int64) if input.dtype is bool else input
+    if input.rank == 0:
+        return g.constant(np.int64(0))
     if dim is None or dim == ():
         made = g.op(operator, g.reshape(value, (-1,)), dtype=int64, axis=0, keepdims=0)
         return g.reshape(made, (1,) * input.rank) if keepdim else made
@@ -133,6 +139,8 @@ TABLE["var_mean"], TABLE["std_mean"] = _spread(False, True), _spread(True, True)
 @translates("vector_norm")
 def vector_norm(g: Builder, input: Value, ord: Any, dim: Any, keepdim: Any, dtype: Any) -> Value:
     value, axes = g.cast(input, g.dtype), axes_of(dim, input.rank)
+    if ord in (1, 2) and input.rank == 0:
+        return g.op("Abs", value)
     if ord in (1, 2):
         return reduced(g, f"ReduceL{int(ord)}", value, axes, keepdim)
     size = g.op("Abs", value)
@@ -169,11 +177,13 @@ def cumsum(g: Builder, input: Value, dim: int, dtype: Any) -> Value:
 
 @translates("sort")
 def sort(g: Builder, input: Value, dim: int, descending: Any) -> Any:
-    return topk(g, input, input.shape[dim], dim, descending)
+    return topk(g, input, input.shape[dim] if input.rank else 1, dim, descending)
 
 
 @translates("topk")
 def topk(g: Builder, input: Value, k: Any, dim: int, largest: Any) -> Any:
+    if input.rank == 0:
+        return input, g.constant(np.int64(0))
     values, at = g.op("TopK", input, g.size(k), outputs=2, axis=dim % input.rank, largest=int(largest))
     at.dtype = int64
     return values, at

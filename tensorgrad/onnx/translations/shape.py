@@ -130,6 +130,8 @@ def diagonal(g: Builder, input: Value, offset: int, dim1: int, dim2: int) -> Val
 
 @translates("unfold")
 def unfold(g: Builder, input: Value, dimension: int, size: int, step: int) -> Value:
+    if input.rank == 0:
+        return g.op("Slice", g.unsqueeze(input, 0), [0], [size])
     axis = dimension % input.rank
     count = int(g.shape[axis])
     at = np.arange(count)[:, None] * step + np.arange(size)
@@ -186,6 +188,8 @@ def flip(g: Builder, input: Value, dims: Any) -> Value:
 def roll(g: Builder, input: Value, shifts: Any, dims: Any) -> Value:
     shifts = (shifts,) if isinstance(shifts, int | Varying) else tuple(shifts)
     axes = (dims,) if isinstance(dims, int) else tuple(dims or ())
+    if input.rank == 0:
+        return input
     if not axes:
         made = _rolled(g, g.reshape(input, (-1,)), shifts[0], 0)
         return g.reshape(made, input.shape)
@@ -219,14 +223,21 @@ def constant_pad(g: Builder, input: Value, pads: Any, value: Any) -> Value:
 @translates("pad_around")
 def pad_around(g: Builder, input: Value, pads: Any, mode: str) -> Value:
     if mode != "circular":
-        return g.op("Pad", input, _pads(g, pads), mode={"reflect": "reflect", "replicate": "edge"}[mode])
+        added = [(max(before, 0), max(after, 0)) for before, after in pads]
+        made = g.op("Pad", input, _pads(g, added), mode={"reflect": "reflect", "replicate": "edge"}[mode])
+        for axis, (before, after) in enumerate(pads):  # Pad would cut first, perhaps all there is
+            if before < 0 or after < 0:
+                made = g.op("Slice", made, [max(-before, 0)], [min(after, 0) or LAST], [axis])
+        return made
     for axis, (before, after) in enumerate(pads):
+        if before < 0 or after < 0:
+            input = g.op("Slice", input, [max(-before, 0)], [min(after, 0) or LAST], [axis])
         parts = [input]
-        if before:
+        if before > 0:
             parts.insert(0, g.op("Slice", input, [-before], [LAST], [axis]))
-        if after:
+        if after > 0:
             parts.append(g.op("Slice", input, [0], [after], [axis]))
-        input = g.concat(parts, axis)
+        input = g.concat(parts, axis) if len(parts) > 1 else input
     return input
 
 

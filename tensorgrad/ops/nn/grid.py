@@ -22,8 +22,10 @@ PADDINGS = ("zeros", "border", "reflection")
 # --- the twin, in simpler ops, with derivatives of any order -------------------------------------------------------
 
 
-def sampled_by_ops(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool | None) -> Tensor:
+def sampled_by_ops(input: Tensor, grid: Tensor, mode: str | int, padding: str | int, align: bool | None) -> Tensor:
     """Computes `grid_sample` with ordinary ops: for each tap, gathers a neighbor and weights it."""
+    mode, padding = (given if isinstance(given, str) else names[given]
+                     for given, names in ((mode, MODES), (padding, PADDINGS)))  # fmt: skip
     sizes, (batch, channels) = input.shape[2:], input.shape[:2]
     axes = []
     for d, size in enumerate(sizes):
