@@ -266,48 +266,51 @@ def turn_to(typing, source, at, apart, present, out, kind, to, step, kept):
     return signature, code
 
 
+def _carried(takes: tuple, reads: bool) -> tuple[Any, Callable]:
+    """The code of `carry_from` and its kind, for these types.
+
+    `reads`: the source is what is stored, and the result float32; otherwise the other way round. With a width, which is
+    one argument more, only so many lanes are read and written.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        if reads:
+            stored, kind, first, apart, floats, to, step, count, *width = given
+            place, other = 0, 4
+        else:
+            floats, to, step, stored, kind, first, apart, count, *width = given
+            place, other = 3, 0
+        mask = _mask(builder, width[0]) if width else None
+        data = pointer_of(context, builder, signature.args[other], floats, to)
+
+        def copy(kind: int) -> list:
+            begin = _at(context, builder, signature.args[place], stored, kind, first)
+            with counted(builder, count) as n:
+                ends = ((kind, pointer_at(builder, begin, builder.mul(n, apart))),
+                        (FLOAT32, pointer_at(builder, data, builder.mul(n, step))))  # fmt: skip
+                source, target = ends if reads else ends[::-1]
+                if mask is None:
+                    _store(builder, target[0], _load(builder, *source), target[1])
+                else:
+                    _store_some(builder, target[0], _load_some(builder, *source, mask), target[1], mask)
+            return []
+
+        _each(builder, kind, signature.args[place], copy)
+        return nothing(context)
+
+    return types.void(*takes), code
+
+
 @intrinsic
 def carry_from(typing, source, kind, at, apart, out, to, step, count):
     """out[to + n step + i] = source[at + n apart + i] for LANES i and `count` n. Nothing checks bounds."""
-    index = types.int64
-    signature = types.void(source, index, index, index, out, index, index, index)
-
-    def code(context, builder, signature, given):
-        target = pointer_of(context, builder, signature.args[4], given[4], given[5])
-
-        def copy(kind):
-            first = _at(context, builder, signature.args[0], given[0], kind, given[2])
-            with counted(builder, given[7]) as n:
-                held = _load(builder, kind, pointer_at(builder, first, builder.mul(n, given[3])))
-                _store(builder, FLOAT32, held, pointer_at(builder, target, builder.mul(n, given[6])))
-            return []
-
-        _each(builder, given[1], source, copy)
-        return nothing(context)
-
-    return signature, code
+    return _carried((source, *[types.int64] * 3, out, *[types.int64] * 3), reads=True)
 
 
 @intrinsic
 def carry_to(typing, source, at, apart, out, kind, to, step, count):
     """Does what `carry_from` does, of float32 numbers that are to be stored."""
-    index = types.int64
-    signature = types.void(source, index, index, out, index, index, index, index)
-
-    def code(context, builder, signature, given):
-        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
-
-        def copy(kind):
-            first = _at(context, builder, signature.args[3], given[3], kind, given[5])
-            with counted(builder, given[7]) as n:
-                held = _load(builder, FLOAT32, pointer_at(builder, data, builder.mul(n, given[2])))
-                _store(builder, kind, held, pointer_at(builder, first, builder.mul(n, given[6])))
-            return []
-
-        _each(builder, given[4], out, copy)
-        return nothing(context)
-
-    return signature, code
+    return _carried((source, *[types.int64] * 2, out, *[types.int64] * 4), reads=False)
 
 
 @intrinsic
@@ -316,49 +319,13 @@ def carry_few_from(typing, source, kind, at, apart, out, to, step, count, width)
 
     Nothing else is read or written; nothing checks bounds.
     """
-    index = types.int64
-    signature = types.void(source, index, index, index, out, index, index, index, index)
-
-    def code(context, builder, signature, given):
-        target = pointer_of(context, builder, signature.args[4], given[4], given[5])
-        mask = _mask(builder, given[8])
-
-        def copy(kind):
-            first = _at(context, builder, signature.args[0], given[0], kind, given[2])
-            with counted(builder, given[7]) as n:
-                held = _load_some(builder, kind, pointer_at(builder, first, builder.mul(n, given[3])), mask)
-                place = pointer_at(builder, target, builder.mul(n, given[6]))
-                _store_some(builder, FLOAT32, held, place, mask)
-            return []
-
-        _each(builder, given[1], source, copy)
-        return nothing(context)
-
-    return signature, code
+    return _carried((source, *[types.int64] * 3, out, *[types.int64] * 4), reads=True)
 
 
 @intrinsic
 def carry_few_to(typing, source, at, apart, out, kind, to, step, count, width):
     """Does what `carry_few_from` does, of float32 numbers that are to be stored."""
-    index = types.int64
-    signature = types.void(source, index, index, out, index, index, index, index, index)
-
-    def code(context, builder, signature, given):
-        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
-        mask = _mask(builder, given[8])
-
-        def copy(kind):
-            first = _at(context, builder, signature.args[3], given[3], kind, given[5])
-            with counted(builder, given[7]) as n:
-                held = _load_some(builder, FLOAT32, pointer_at(builder, data, builder.mul(n, given[2])), mask)
-                place = pointer_at(builder, first, builder.mul(n, given[6]))
-                _store_some(builder, kind, held, place, mask)
-            return []
-
-        _each(builder, given[4], out, copy)
-        return nothing(context)
-
-    return signature, code
+    return _carried((source, *[types.int64] * 2, out, *[types.int64] * 5), reads=False)
 
 
 @intrinsic
