@@ -213,16 +213,6 @@ def fresh_cache(cache_entries: Any = None, dir: Any = None, delete: bool = True)
     yield
 
 
-def without_wrappers(tensor_name: str) -> str:
-    """Returns a parameter's name without what modules around its module add to it.
-
-    >>> from tensorgrad.compat.absent_values import without_wrappers
-    >>> without_wrappers("0._checkpoint_wrapped_module._fsdp_wrapped_module.weight")
-    '0.weight'
-    """
-    return tensor_name.replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", "")
-
-
 class TritonSettings:
     """Settings of PyTorch's compiler for kernels in Triton: programs set them, and nothing reads them."""
 

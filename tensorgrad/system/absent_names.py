@@ -284,8 +284,10 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
         FOUND, "libraries of training", "tensorgrad.distributed.checkpoint.api.CheckpointException"),
     "torch.distributed.distributed_c10d._get_global_rank": (
         FOUND, "deepspeed, fairscale", "tensorgrad.distributed.group.get_global_rank"),
-    "torch.distributed.fsdp._common_utils.FSDP_WRAPPED_MODULE": (VALUE, "accelerate, composer", "_fsdp_wrapped_module"),
-    "torch.distributed.fsdp._common_utils.clean_tensor_name": (MADE, "composer", "without_wrappers"),
+    "torch.distributed.fsdp._common_utils.FSDP_WRAPPED_MODULE": (
+        FOUND, "accelerate, composer", "tensorgrad.distributed.fsdp.model_states.WRAPPED"),
+    "torch.distributed.fsdp._common_utils.clean_tensor_name": (
+        FOUND, "composer", "tensorgrad.distributed.fsdp.model_states.clean"),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),

@@ -82,7 +82,7 @@ def _keep_precision(model: Any, classes: Iterable[Any]) -> None:
     if found:
         warnings.warn(
             "Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has "
-            f"submodules of type:\n{found}\nThese modules will be wrapped as separate FSDP instacnes with mixed "
+            f"submodules of type:\n{found}\nThese modules will be wrapped as separate FSDP instances with mixed "
             "precision disabled.",
             stacklevel=4,
         )

@@ -21,14 +21,14 @@ WRAPPED = "_fsdp_wrapped_module"
 PREFIX = WRAPPED + "."
 
 
-def clean(name: str) -> str:
+def clean(tensor_name: str) -> str:
     """A name without the parts that wrappers add.
 
     >>> from tensorgrad.distributed.fsdp.model_states import clean
     >>> clean("_fsdp_wrapped_module.0._checkpoint_wrapped_module.weight")
     '0.weight'
     """
-    return name.replace(PREFIX, "").replace("_checkpoint_wrapped_module.", "")
+    return tensor_name.replace(PREFIX, "").replace("_checkpoint_wrapped_module.", "")
 
 
 def renamed(state: dict[str, Any], before: str, after: str) -> None:

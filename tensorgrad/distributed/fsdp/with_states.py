@@ -93,7 +93,7 @@ class WithStates(Unit):
             settings = unit._settings()
             if found is not None and settings != found:
                 raise AssertionError(
-                    f"All FSDP modules must have the same state dict settings.Got {settings} and {found}."
+                    f"All FSDP modules must have the same state dict settings. Got {settings} and {found}."
                 )
             found = settings
         return found
