@@ -58,13 +58,7 @@ _REFUSED = frozenset(("from_file", "record_stream", "set_", "data"))  # reads a 
 # Python's operators on bits, which PyTorch's programs spell in their own way.
 _SPELLED = {
     f"__{short}{name}__": f"bitwise_{full}{end}"
-    for name, full in (
-        ("and", "and"),
-        ("or", "or"),
-        ("xor", "xor"),
-        ("lshift", "left_shift"),
-        ("rshift", "right_shift"),
-    )
+    for name, full in {**{n: n for n in ("and", "or", "xor")}, "lshift": "left_shift", "rshift": "right_shift"}.items()
     for short, end in (("", ""), ("i", "_"))
 }
 # Checks that PyTorch puts into programs: the guards do the same.

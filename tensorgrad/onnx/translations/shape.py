@@ -225,13 +225,9 @@ def pad_around(g: Builder, input: Value, pads: Any, mode: str) -> Value:
     if mode != "circular":
         added = [(max(before, 0), max(after, 0)) for before, after in pads]
         made = g.op("Pad", input, _pads(g, added), mode={"reflect": "reflect", "replicate": "edge"}[mode])
-        for axis, (before, after) in enumerate(pads):  # Pad would cut first, perhaps all there is
-            if before < 0 or after < 0:
-                made = g.op("Slice", made, [max(-before, 0)], [min(after, 0) or LAST], [axis])
-        return made
+        return _cut(g, made, pads)  # Pad would cut first, perhaps all there is
+    input = _cut(g, input, pads)
     for axis, (before, after) in enumerate(pads):
-        if before < 0 or after < 0:
-            input = g.op("Slice", input, [max(-before, 0)], [min(after, 0) or LAST], [axis])
         parts = [input]
         if before > 0:
             parts.insert(0, g.op("Slice", input, [-before], [LAST], [axis]))
@@ -239,6 +235,14 @@ def pad_around(g: Builder, input: Value, pads: Any, mode: str) -> Value:
             parts.append(g.op("Slice", input, [0], [after], [axis]))
         input = g.concat(parts, axis) if len(parts) > 1 else input
     return input
+
+
+def _cut(g: Builder, value: Value, pads: Any) -> Value:
+    """Takes away what padding below 0 says."""
+    for axis, (before, after) in enumerate(pads):
+        if before < 0 or after < 0:
+            value = g.op("Slice", value, [max(-before, 0)], [min(after, 0) or LAST], [axis])
+    return value
 
 
 @translates("copy")
