@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 import threading
 import tracemalloc
 
@@ -304,6 +305,42 @@ def test_threads_run_the_same_plan_at_a_time():
     for t in threads:
         t.join()
     assert not wrong and region.plans == 1
+
+
+def lets_another_run(call, times):
+    """Whether a thread that waits for the GIL, and for nothing else, gets it within some calls."""
+    gate, ran, before = threading.Lock(), [], sys.getswitchinterval()
+    gate.acquire()
+
+    def wait():
+        gate.acquire()
+        ran.append(True)
+
+    thread = threading.Thread(target=wait)
+    sys.setswitchinterval(1000)  # seconds: nobody is asked to release the GIL
+    try:
+        thread.start()
+        gate.release()
+        for _ in range(times):
+            call()
+            if ran:
+                return True
+        return False
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_kernels_and_chains_keep_the_gil_if_they_are_short():
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).requires_grad_(False)
+    small, large = torch.randn(8, 64), torch.randn(1000, 1000)
+    inputs = torch.randn(3, 16), torch.randn(20000, 16)
+    brief, long = settled(model.forward, inputs[0]), settled(model.forward, inputs[1])
+    for few in (lambda: F.gelu(small), lambda: brief(inputs[0])):
+        assert not lets_another_run(few, 3_000)
+    for many in (lambda: F.gelu(large), lambda: long(inputs[1])):
+        assert lets_another_run(many, 10_000)
 
 
 @pytest.mark.parametrize("target", [[0, 1, 1, 5], [0, -3, 1, 0]])

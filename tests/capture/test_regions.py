@@ -193,7 +193,7 @@ def test_inference_of_programs(name, mode):
 
 def test_inference_in_other_threads_leaves_a_region_its_plan():
     model = torch.compile(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), fullgraph=True)
-    region, x, entered = model._region, torch.randn(5, 3), threading.Barrier(3)
+    region, x, entered = model._region, torch.randn(5, 3), threading.Barrier(3, timeout=60)
 
     def answered():
         with torch.inference_mode():
