@@ -20,6 +20,7 @@ from tensorgrad.onnx.branches import uses, with_branches
 from tensorgrad.onnx.builder import Builder, Value
 from tensorgrad.onnx.dimensions import Dimension, from_axes, from_shapes, resized, trials
 from tensorgrad.onnx.errors import OnnxExporterError, OnnxExporterWarning, SymbolicValueError
+from tensorgrad.onnx.folding import folded
 from tensorgrad.onnx.lowering import Lowering, Place, value_of
 from tensorgrad.onnx.model import IR_VERSIONS, Graph, Model, Node, ValueInfo, element_type
 from tensorgrad.onnx.program import ONNXProgram
@@ -114,8 +115,10 @@ def export(
         training: whether the module is put into evaluation mode for the export, left as it is, or put into training.
         verify: whether to run the program with onnxruntime, and compare.
         custom_opsets: versions of other domains of operators.
-        report, optimize, profile, dump_exported_program, artifacts_dir, operator_export_type, do_constant_folding,
-        export_modules_as_functions, autograd_inlining: accepted for compatibility.
+        optimize, do_constant_folding: with both, batch norms in evaluation mode become part of the product before them,
+            unless the weights are inputs, or the module is exported for training.
+        report, profile, dump_exported_program, artifacts_dir, operator_export_type, export_modules_as_functions,
+        autograd_inlining: accepted for compatibility.
 
     Raises:
         UnsupportedOperatorError: If an op has no translation; the message names it and the line of the program.
@@ -145,12 +148,14 @@ def export(
         args, kwargs = args[:-1], dict(args[-1])
     if LOCAL.transforms:
         raise RuntimeError("onnx.export(): cannot begin inside of vmap, jvp or a recording")
+    fold = optimize and do_constant_folding and export_params and not keep_initializers_as_inputs
+    fold = fold and training != TrainingMode.TRAINING
     with progress("onnx.export", verbose):
         with _mode(model, training), _state_kept(model):
             with exporting("onnx", "export" if dynamo else "trace"):
                 made = _exported(
                     model, args, kwargs, opset, list(input_names or ()), list(output_names or ()), dynamic_axes,
-                    dynamic_shapes, _table(custom_translation_table), dict(custom_opsets or {}),
+                    dynamic_shapes, _table(custom_translation_table), dict(custom_opsets or {}), fold,
                 )  # fmt: skip
             program = ONNXProgram(made)
             if verify:
@@ -205,7 +210,7 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 
 def _exported(
     model: Any, args: tuple, kwargs: dict, opset: int, input_names: list[str], output_names: list[str],
-    dynamic_axes: Any, dynamic_shapes: Any, custom: dict[str, Callable], custom_opsets: dict[str, int],
+    dynamic_axes: Any, dynamic_shapes: Any, custom: dict[str, Callable], custom_opsets: dict[str, int], fold: bool,
 ) -> Model:  # fmt: skip
     args, kwargs = _apart((args, kwargs))
     examples = list(tensors((args, kwargs)))
@@ -230,7 +235,7 @@ def _exported(
     elif dynamic_shapes:
         dimensions = from_shapes(model, args, kwargs, dynamic_shapes, examples)
     if not dimensions:
-        return _translated(model, [first], names, output_names, opset, custom, custom_opsets, [], {})
+        return _translated(model, [first], names, output_names, opset, custom, custom_opsets, [], {}, fold)
     problem: Exception | None = None
     for sizes in trials(dimensions):
         say(f"running the model at {len(sizes)} sizes")
@@ -248,6 +253,7 @@ def _exported(
                 custom_opsets,
                 dimensions,
                 dict(dynamic_axes or {}),
+                fold,
             )
         except (OnnxExporterError, RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
             problem = problem or error
@@ -280,6 +286,7 @@ def _recorded(model: Any, args: tuple, kwargs: dict) -> Recording:
 def _translated(
     model: Any, recordings: list[Recording], input_names: list[str], output_names: list[str], opset: int,
     custom: dict[str, Callable], custom_opsets: dict[str, int], dimensions: list[Dimension], axes: dict,
+    fold: bool,
 ) -> Model:  # fmt: skip
     steps = unified(recordings)
     g = Builder(opset, len(recordings))
@@ -304,10 +311,12 @@ def _translated(
         program.add(place, output_names[i] if i < len(output_names) else None, known, axes)
     if len(output_names) > len(places):
         raise ValueError(f"onnx.export(): {len(output_names)} output_names for {len(places)} results")
-    graph.nodes = _used(g.nodes, [v.name for v in graph.outputs])
+    outputs = [v.name for v in graph.outputs]
+    graph.nodes = _used(g.nodes, outputs)
+    if fold:
+        graph.nodes = folded(graph.nodes, g.initializers, outputs, g.unique)
     used = {name for node in graph.nodes for name in node.inputs} | {v.name for v in graph.outputs}
     graph.initializers = [t for name, t in g.initializers.items() if name in used]
-    outputs = [v.name for v in graph.outputs]
     graph.nodes = _used(with_branches(graph.nodes, set(outputs), g.choices), outputs)
     for i, node in enumerate(graph.nodes):
         node.name = f"{node.operator}_{i}"

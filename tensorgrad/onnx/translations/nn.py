@@ -278,7 +278,7 @@ def batch_norm(
     if not training:
         scale, shift = _or_filled(g, weight, 1, [channels]), _or_filled(g, bias, 0, [channels])
         made = g.op("BatchNormalization", input, scale, shift, running_mean, running_var, epsilon=eps)
-        return made, None, None
+        return made, running_mean, running_var  # which the next call of the same module takes
     statistics = all(dtype is None for dtype, _ in g.results[1:])
     if statistics and input.shape[0] == 1 and isinstance(channels, int) and input.rank > 2:
         scale, shift = _or_filled(g, weight, 1, [channels]), _or_filled(g, bias, 0, [channels])
