@@ -225,11 +225,15 @@ def test_files_cross_between_processes(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="writes and loads the files here: two libraries do so in `files`")
     torch.manual_seed(0)
     module, given = torch.nn.Linear(3, 2).eval(), (torch.ones(2, 3),)
-    monkeypatch.setattr(files, "made", lambda library, name: (module, given))
+    known = {"broken": (module, ()), "linear": (module, given)}
+    monkeypatch.setattr(files, "made", lambda library, name: known[name])
     monkeypatch.setattr(files, "WAYS", {"script": files.scripted, "trace": files.traced})
-    models = [("own", "linear")]
+    models = [("own", name) for name in ("unknown", "broken", "linear")]
     written = list(files.write(tmp_path, models))
-    assert [(o[:3], o[3]) for o in written] == [(("linear", way, "written"), 0.0) for way in ("script", "trace")]
+    failed, good, ways = written[:4], written[4:], ("script", "trace")
+    assert [o[:2] for o in failed] == [(name, way) for name in ("unknown", "broken") for way in ways]
+    assert [o[3].partition(":")[0] for o in failed] == ["KeyError", "KeyError", "TypeError", "TypeError"]
+    assert [(o[:3], o[3]) for o in good] == [(("linear", way, "written"), 0.0) for way in ways]
     (tmp_path / "linear.trace").write_bytes(b"no archive")
     (_, _, _, script, _), (_, _, _, trace, _) = files.read(tmp_path, models)
     assert script == 0.0 and "Error" in trace

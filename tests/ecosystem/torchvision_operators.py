@@ -5,7 +5,9 @@ They are in Python, and slow. `files.py` uses them where that part cannot be loa
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,16 @@ def prepare() -> None:
 
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None and spec.origin is not None, "torchvision is installed"
+    compiled = True
     try:
         for file in Path(spec.origin).parent.glob("_C*.so"):
             torch.ops.load_library(str(file))
     except OSError:
+        compiled = False
         _define(torch)
-        import torchvision.extension
-
-        torchvision.extension._has_ops = _has_ops
-    import torchvision
+    importlib.import_module("torchvision")
+    for name in () if compiled else ("torchvision.extension", "torchvision.ops.roi_align"):  # both ask for it
+        sys.modules[name]._has_ops = _has_ops  # type: ignore[attr-defined]
 
 
 def _define(torch: Any) -> None:
@@ -56,10 +59,15 @@ def _define(torch: Any) -> None:
     def roi_align(input: Any, rois: Any, scale: float, height: int, width: int, ratio: int, aligned: bool) -> Any:
         from torchvision.ops.roi_align import _roi_align
 
-        return _roi_align(input, rois, scale, height, width, ratio, aligned)
+        # Not compiled, which needs setuptools and a C++ compiler; some regions at a time, as it takes much memory.
+        parts = [
+            _roi_align.__wrapped__(input, part, scale, height, width, ratio, aligned) for part in rois.split(_REGIONS)
+        ]
+        return torch.cat(parts)
 
     for name, function in (("nms", nms), ("roi_align", roi_align)):
         library.impl(name, function, "CompositeExplicitAutograd")
 
 
+_REGIONS = 64
 _KEPT: list[Any] = []
