@@ -18,7 +18,7 @@ from tensorgrad.serialization.unpickler import CALL, Restricted
 from tensorgrad.tensor import Tensor
 
 MODULE, INSTANCE = 2000, 400  # bytes that an empty one takes
-NEWEST = 1000  # of the versions that an archive may have; 2.13 writes 3 to 10
+NEWEST = 10  # version of the operators: in a later one, they may mean something else
 
 
 class ProgramReader(archive.Reader):
@@ -199,8 +199,8 @@ def _sources(reader: ProgramReader) -> dict[str, bytes]:
 def _version(reader: ProgramReader) -> int:
     for entry in (".data/version", "version"):
         if reader.has(entry):
-            text = bytes(reader.read(entry)).strip()
-            if text.isdigit() and len(text) < 9 and int(text) < NEWEST:
+            text = bytes(reader.read(entry)).strip().decode("ascii", "replace")
+            if text.isdecimal() and len(text) < 9 and 0 < int(text) <= NEWEST:
                 return int(text)
-            raise UnpicklingError(f"unknown version {described(text)}")
+            raise UnpicklingError(f"its version is {described(text)}, and those from 1 to {NEWEST} are read")
     return 1

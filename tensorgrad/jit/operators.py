@@ -559,23 +559,29 @@ OF_PRIM: dict[str, Callable[..., Any]] = {
 # --- operators that meant something else in archives of an earlier version -------------------------------------------
 
 
-def _old_div(x: Any, other: Any) -> Any:
-    """Integers were divided as in C."""
+def _old_rounding(*operands: Any) -> str | None:
+    """How numbers and tensors were divided: integers as in C."""
+    whole = all(
+        not (v.is_floating_point() or v.is_complex()) if isinstance(v, Tensor) else isinstance(v, int) for v in operands
+    )
+    return "trunc" if whole else None
+
+
+def _old_div(x: Any, other: Any, *, out: Tensor | None = None, **mode: Any) -> Any:
     if not isinstance(x, Tensor) and not isinstance(other, Tensor):
         return x / other
-    whole = all(
-        not (v.is_floating_point() or v.is_complex()) if isinstance(v, Tensor) else isinstance(v, int)
-        for v in (x, other)
-    )
-    return torch.div(x, other, rounding_mode="trunc" if whole else None)
+    given = (x, other) if out is None else (x, other, out)
+    return torch.div(x, other, out=out, **(mode or {"rounding_mode": _old_rounding(*given)}))
 
 
-def _old_div_(x: Tensor, other: Any) -> Tensor:
-    return x.copy_(_old_div(x, other))
+def _old_div_(x: Tensor, other: Any, **mode: Any) -> Tensor:
+    return x.div_(other, **(mode or {"rounding_mode": _old_rounding(x, other)}))
 
 
-def _old_full(size: Any, value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
+def _old_full(size: Any, value: Any, *, dtype: Any = None, out: Tensor | None = None, **options: Any) -> Tensor:
     """Without a dtype the result was of floats, whatever the value."""
+    if out is not None:
+        return torch.full(size, value, out=out)
     return torch.full(size, value if dtype is not None else float(value), **_options({"dtype": dtype, **options}))
 
 
@@ -587,6 +593,7 @@ def _old_logspace(start: Any, end: Any, steps: int | None = None, base: float = 
     return torch.logspace(start, end, 100 if steps is None else steps, base, **_options(options))
 
 
+# The operator and the last version in which it meant that. (In version 9, `gelu` had no argument `approximate`.)
 UPGRADED: dict[tuple[str, int], Callable[..., Any]] = {
     ("div", 3): _old_div, ("div_", 3): _old_div_, ("full", 4): _old_full, ("linspace", 7): _old_linspace,
     ("logspace", 8): _old_logspace,

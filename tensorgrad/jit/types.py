@@ -174,6 +174,7 @@ HOLDS: dict[str, Callable[[Type, Any], bool]] = {
     "class": lambda kind, v: kind.cls.holds(v),
 }
 PARTS = {"List": 1, "Dict": 2, "Optional": 1, "Future": 1, "Await": 1, "RRef": 1}
+ANY_OF = {"list": "AnyList", "tuple": "AnyTuple"}  # what `isinstance` asks for: with parts of any type
 ANY = Type("Any")
 
 
@@ -183,6 +184,8 @@ def read_type(node: ast.expr | None, find: Callable[[str, ast.AST], Any], refuse
         return ANY
     if isinstance(node, ast.Constant) and node.value is None:
         return Type("NoneType")
+    if isinstance(node, ast.Name) and node.id in ANY_OF:
+        return Type(ANY_OF[node.id])
     if isinstance(node, ast.Name) and node.id in ACCEPT and node.id not in PARTS and node.id != "class":
         return Type(node.id)
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
