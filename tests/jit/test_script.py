@@ -10,7 +10,7 @@ import tensorgrad as tg
 import tensorgrad.jit.annotations
 import tensorgrad.jit.frontend
 from tensorgrad import nn
-from tests.capture.test_modules import MODULES
+from tests.capture.test_modules import MODULES, classes, floats
 from tests.jit import script_objects, script_programs
 from tests.support.alike import of_torch
 
@@ -31,6 +31,8 @@ MORE = {
     3: (
         nn.Dropout1d(), nn.LPPool1d(2, 2), nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(2), nn.MaxPool1d(2), nn.Softmax(),
         nn.ConstantPad1d(2, 1.5), nn.ConvTranspose1d(4, 2, 3), nn.Conv1d(4, 2, 3, padding="same"), nn.InstanceNorm1d(4),
+        nn.ReflectionPad1d(1), nn.ReplicationPad1d(2), nn.CircularPad1d((2, 1)), nn.ZeroPad1d(1),
+        nn.LPPool1d(math.inf, 3, 1), nn.LPPool1d(-math.inf, 2, ceil_mode=True),
     ),
     4: (
         nn.Dropout2d(), nn.Threshold(0.1, 2.0, inplace=True), nn.AdaptiveAvgPool2d((2, 3)), nn.Softmax2d(),
@@ -38,10 +40,14 @@ MORE = {
         nn.Unflatten(1, (2, 2)), nn.ZeroPad2d(1), nn.Conv2d(4, 2, 3, padding=1, padding_mode="circular"),
         nn.GroupNorm(2, 4, affine=False), nn.LayerNorm((6, 6)), nn.BatchNorm2d(4, track_running_stats=False),
         nn.ReLU(inplace=True), nn.Hardtanh(inplace=True), nn.RReLU(inplace=True), nn.PReLU(4), nn.MaxPool2d(3, 1, 1),
+        nn.ReplicationPad2d(1), nn.CircularPad2d(1), nn.ConstantPad2d(1, 0.5), nn.LPPool2d(math.inf, (2, 3)),
     ),
     5: (
         nn.Dropout3d(), nn.AvgPool3d(2), nn.AdaptiveAvgPool3d(2), nn.AdaptiveMaxPool3d(2), nn.MaxPool3d(2),
         nn.ReplicationPad3d(1), nn.ConvTranspose3d(4, 2, 3), nn.Conv3d(4, 2, 3, padding=1, padding_mode="replicate"),
+        nn.LPPool3d(2, 2), nn.LPPool3d(3.0, (2, 3, 2), (1, 2, 2), ceil_mode=True), nn.LPPool3d(math.inf, 2, 1),
+        nn.ReflectionPad3d(1), nn.CircularPad3d(1), nn.ConstantPad3d(1, 0.5), nn.ZeroPad3d(1), nn.BatchNorm3d(4),
+        nn.InstanceNorm3d(4),
     ),
 }  # fmt: skip
 
@@ -122,6 +128,69 @@ def test_modules_of_nn_are_programs(name):
 @pytest.mark.parametrize(("dims", "module"), [(n, m) for n, ms in MORE.items() for m in ms], ids=str)
 def test_their_relatives_are_programs(dims, module):
     assert_a_program(module, tg.arange(2 * 4 * 6.0 ** (dims - 2)).sin().view(2, 4, *[6] * (dims - 2)))
+
+
+def signs(*shape):
+    return lambda: tg.randint(2, shape) * 2 - 1.0
+
+
+OTHERS = {
+    "BCELoss": (nn.BCELoss, lambda: tg.rand(3, 4), lambda: tg.rand(3, 4)),
+    "CTCLoss": (
+        lambda: nn.CTCLoss(reduction="sum", zero_infinity=True), lambda: tg.randn(5, 2, 4).log_softmax(-1),
+        lambda: tg.randint(1, 4, (2, 3)), lambda: tg.tensor([5, 4]), lambda: tg.tensor([3, 2]),
+    ),
+    "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss, floats(3, 4), floats(3, 4), signs(3)),
+    "CrossMapLRN2d": (lambda: nn.CrossMapLRN2d(3), floats(1, 5, 3, 3)),
+    "Embedding": (lambda: nn.Embedding(7, 3, padding_idx=-1, max_norm=0.5), classes(7, 2, 4)),
+    "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), classes(7, 2, 4)),
+    "EmbeddingBag with a norm": (lambda: nn.EmbeddingBag(7, 3, max_norm=0.5, norm_type=1.0), classes(7, 2, 4)),
+    "MarginRankingLoss": (nn.MarginRankingLoss, floats(5), floats(5), signs(5)),
+    "MultiLabelMarginLoss": (nn.MultiLabelMarginLoss, floats(1, 4), lambda: tg.tensor([[3, 0, -1, 1]])),
+    "MultiLabelSoftMarginLoss": (nn.MultiLabelSoftMarginLoss, floats(3, 4), lambda: tg.randint(2, (3, 4)).float()),
+    "PoissonNLLLoss": (nn.PoissonNLLLoss, floats(3, 4), lambda: tg.rand(3, 4)),
+    "SoftMarginLoss": (nn.SoftMarginLoss, floats(3, 4), signs(3, 4)),
+    "TransformerDecoder": (
+        lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8), 2), floats(3, 2, 4), floats(5, 2, 4),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_modules_of_nn_are_programs(name):
+    create, *inputs = OTHERS[name]
+    tg.manual_seed(0)
+    assert_a_program(create(), *[create() for create in inputs])
+
+
+NOT_SCRIPTED = {
+    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [3, 6]),
+    "LinearCrossEntropyLoss": lambda nn: nn.LinearCrossEntropyLoss(4, 3),
+    "SyncBatchNorm": lambda nn: nn.SyncBatchNorm(3),
+    "TripletMarginWithDistanceLoss": lambda nn: nn.TripletMarginWithDistanceLoss(),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SCRIPTED)
+def test_layers_that_pytorch_does_not_script_are_refused(name):
+    make = NOT_SCRIPTED[name]
+    with pytest.raises((RuntimeError, ValueError, OSError, torch.jit.frontend.FrontendError)):
+        torch.jit.script(make(torch.nn))
+    for layer in (make(nn), nn.Sequential(make(nn))):
+        with pytest.raises(RuntimeError, match=f"{name} is not in TorchScript"):
+            tg.jit.script(layer)
+
+
+def test_every_layer_of_nn_is_scripted_or_refused():
+    found = {*MODULES, *(name.partition(" ")[0] for name in OTHERS), *NOT_SCRIPTED}
+    found |= {type(module).__name__ for modules in MORE.values() for module in modules}
+    found |= {"MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"}
+    for program, _ in make(tg).values():
+        found |= {type(m).__name__ for m in (program.modules() if isinstance(program, nn.Module) else ())}
+    layers = {name for name, cls in vars(torch.nn).items() if name in torch.nn.modules.__all__}
+    layers -= {name for name in layers if name.startswith("Lazy")}  # which become others
+    containers = {"Container", "Module", "ModuleDict", "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase"}
+    assert layers - found == containers | {"LinearCrossEntropyOptions", "NLLLoss2d"} - found
 
 
 @pytest.mark.parametrize(("pool", "back"), [

@@ -371,6 +371,22 @@ def test_grids_warn_unless_corners_are_named():
         G.affine_grid(theta, (1, 1, 1, 3), align_corners=True)
 
 
+# --- pooling by norms -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [float("inf"), float("-inf")])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_pooling_by_an_infinite_norm(dims, norm):
+    name, x = f"lp_pool{dims}d", torch.randn(2, 3, *[5] * dims, requires_grad=True)
+    mine = leaf(x, True)
+    for stride, up in ((None, False), (2, True), (1, False)):
+        expected, found = (getattr(f, name)(v, norm, 2, stride, up) for f, v in ((F, x), (G, mine)))
+        assert_close(found, expected)
+        for result in (expected, found):
+            result.pow(2).sum().backward()
+    assert_close(mine.grad, x.grad)
+
+
 # --- fractional pooling --------------------------------------------------------------------------------------------
 
 

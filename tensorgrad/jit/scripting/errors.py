@@ -24,6 +24,10 @@ class UnsupportedNodeError(NotSupportedError):
     __module__ = "torch.jit.frontend"
 
 
+class NotInTorchScript(RuntimeError):
+    """A layer is none that TorchScript has, wherever it stands."""
+
+
 class NotWritable(Exception):
     """A source may be TorchScript, but has no text as a program here. What is scripted then runs as Python."""
 

@@ -166,7 +166,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    assert max_norm is None, "embedding with max_norm is not in TorchScript here"
+    if max_norm is not None:
+        torch.ops.aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     place = -1
     if padding_idx is not None:
         place = padding_idx
@@ -188,7 +189,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: Optional[int] = None,
 ) -> Tensor:
-    assert max_norm is None, "embedding_bag with max_norm is not in TorchScript here"
+    if max_norm is not None:
+        torch.ops.aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     number = 0
     if mode != "sum":
         assert mode == "mean" or mode == "max", "the mode of embedding_bag is sum, mean or max"

@@ -182,12 +182,18 @@ def flatten(self, input: Tensor) -> Tensor:
     return torch.flatten(input, self.start_dim, self.end_dim)
 
 
+def ctc_loss(
+    self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
+) -> Tensor:  # fmt: skip
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+
+
 def layer_norm(self, input: Tensor) -> Tensor:
     return torch.ops.aten.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 def embedding(self, input: Tensor) -> Tensor:
-    return F.embedding(input, self.weight, self.padding_idx)
+    return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
 
 FORWARDS = {
@@ -201,6 +207,15 @@ FORWARDS = {
     nn.MaxUnpool1d: max_unpool1d, nn.MaxUnpool2d: max_unpool2d, nn.MaxUnpool3d: max_unpool3d, nn.AvgPool2d: avg_pool2d,
     nn.PixelShuffle: pixel_shuffle, nn.PixelUnshuffle: pixel_unshuffle, nn.AdaptiveAvgPool2d: adaptive_avg_pool2d,
     nn.ChannelShuffle: channel_shuffle, nn.Flatten: flatten, nn.LayerNorm: layer_norm, nn.Embedding: embedding,
+    nn.CTCLoss: ctc_loss,
     **nn_recurrent.FORWARDS,
     **nn_transformers.FORWARDS,
 }  # fmt: skip
+
+# Layers that PyTorch refuses, too, and why.
+REFUSED = {
+    nn.AdaptiveLogSoftmaxWithLoss: "it chooses among its layers by a number that is computed",
+    nn.LinearCrossEntropyLoss: "its options are an object of Python",
+    nn.SyncBatchNorm: "it asks other processes",
+    nn.TripletMarginWithDistanceLoss: "its distance may be any function",
+}

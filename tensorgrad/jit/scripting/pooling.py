@@ -197,30 +197,57 @@ def max_unpool3d(
     return torch.ops.aten.max_unpool3d(input, indices, size, steps, pads)
 
 
+def root_of_sums(means: Tensor, norm_type: float, count: int) -> Tensor:
+    return torch.pow(torch.sign(means) * torch.relu(torch.abs(means)) * count, 1.0 / norm_type)
+
+
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: list[int], stride: Optional[list[int]] = None, ceil_mode: bool = False
 ) -> Tensor:
-    steps = kernel_size
+    kernel = of_each(kernel_size, 1)
+    steps = kernel
     if stride is not None:
-        steps = stride
-    out = torch.ops.aten.avg_pool1d(torch.pow(input, norm_type), kernel_size, steps, [0], ceil_mode)
-    return torch.pow(torch.sign(out) * torch.relu(torch.abs(out)) * kernel_size[0], 1.0 / norm_type)
+        steps = of_each(stride, 1)
+    if norm_type == float("inf"):
+        return torch.ops.aten.max_pool1d(torch.abs(input), kernel, steps, [0], [1], ceil_mode)
+    if norm_type == float("-inf"):
+        return -torch.ops.aten.max_pool1d(-torch.abs(input), kernel, steps, [0], [1], ceil_mode)
+    means = torch.ops.aten.avg_pool1d(torch.pow(input, norm_type), kernel, steps, [0], ceil_mode)
+    return root_of_sums(means, norm_type, kernel[0])
 
 
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: list[int], stride: Optional[list[int]] = None, ceil_mode: bool = False
 ) -> Tensor:
-    steps = kernel_size
+    kernel = of_each(kernel_size, 2)
+    steps = kernel
     if stride is not None:
-        steps = stride
-    out = torch.ops.aten.avg_pool2d(torch.pow(input, norm_type), kernel_size, steps, [0, 0], ceil_mode)
-    return torch.pow(
-        torch.sign(out) * torch.relu(torch.abs(out)) * (kernel_size[0] * kernel_size[-1]), 1.0 / norm_type
-    )  # fmt: skip
+        steps = of_each(stride, 2)
+    if norm_type == float("inf"):
+        return torch.ops.aten.max_pool2d(torch.abs(input), kernel, steps, [0, 0], [1, 1], ceil_mode)
+    if norm_type == float("-inf"):
+        return -torch.ops.aten.max_pool2d(-torch.abs(input), kernel, steps, [0, 0], [1, 1], ceil_mode)
+    means = torch.ops.aten.avg_pool2d(torch.pow(input, norm_type), kernel, steps, [0, 0], ceil_mode)
+    return root_of_sums(means, norm_type, kernel[0] * kernel[1])
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: list[int], stride: Optional[list[int]] = None, ceil_mode: bool = False
+) -> Tensor:
+    kernel = of_each(kernel_size, 3)
+    steps = kernel
+    if stride is not None:
+        steps = of_each(stride, 3)
+    if norm_type == float("inf"):
+        return torch.ops.aten.max_pool3d(torch.abs(input), kernel, steps, [0, 0, 0], [1, 1, 1], ceil_mode)
+    if norm_type == float("-inf"):
+        return -torch.ops.aten.max_pool3d(-torch.abs(input), kernel, steps, [0, 0, 0], [1, 1, 1], ceil_mode)
+    means = torch.ops.aten.avg_pool3d(torch.pow(input, norm_type), kernel, steps, [0, 0, 0], ceil_mode)
+    return root_of_sums(means, norm_type, kernel[0] * kernel[1] * kernel[2])
 
 
 POOLS = (
-    lp_pool1d, lp_pool2d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d,
+    lp_pool1d, lp_pool2d, lp_pool3d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d,
     adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices,
     fractional_max_pool2d, fractional_max_pool3d, fractional_max_pool2d_with_indices,
     fractional_max_pool3d_with_indices, max_unpool1d, max_unpool2d, max_unpool3d,

@@ -15,8 +15,8 @@ from tensorgrad.jit.program import Program
 from tensorgrad.jit.scripting import functional
 from tensorgrad.jit.scripting.calls import listed, several
 from tensorgrad.jit.scripting.emitter import Emitter
-from tensorgrad.jit.scripting.errors import FrontendError, NotWritable, refused
-from tensorgrad.jit.scripting.nn_modules import FORWARDS
+from tensorgrad.jit.scripting.errors import FrontendError, NotInTorchScript, NotWritable, refused
+from tensorgrad.jit.scripting.nn_modules import FORWARDS, REFUSED
 from tensorgrad.jit.scripting.source import ClassSource, Source
 from tensorgrad.jit.scripting.types import (
     BOOL,
@@ -519,6 +519,9 @@ class Unit:
             return cls.methods[name]
         function: Any = getattr(type(module), name, None)
         if name == "forward":
+            if type(module) in REFUSED:
+                kind = type(module).__name__
+                raise NotInTorchScript(f"{kind} is not in TorchScript, in PyTorch neither: {REFUSED[type(module)]}")
             own = next(
                 (
                     FORWARDS[c]
@@ -546,7 +549,7 @@ class Unit:
         try:
             self._body(signature, emitter, source, name, f"self: {cls.name}")
         except (RuntimeError, FrontendError) as error:
-            if _of_library(module):
+            if _of_library(module) and not isinstance(error, NotInTorchScript):
                 raise NotWritable(str(error)) from error
             raise
         return signature

@@ -493,6 +493,9 @@ def _lp_pools(dims: int) -> None:
 
     def lp_pool(input: Tensor, norm_type, kernel_size, stride=None, ceil_mode=False) -> Tensor:
         kernel = _ints(name, "kernel_size", kernel_size, dims)
+        if norm_type in (math.inf, -math.inf):
+            side = 1 if norm_type > 0 else -1
+            return FUNCTIONAL[f"max_pool{dims}d"](input.abs() * side, kernel, stride, 0, 1, ceil_mode) * side
         count = 1
         for k in kernel:
             count *= k
@@ -502,6 +505,7 @@ def _lp_pools(dims: int) -> None:
     lp_pool.__doc__ = f"""The p-norm (Σ xᵖ)^(1/p) of each window of (N, C, {LETTERS[dims - 1]}), p = `norm_type`.
 
     Args:
+        norm_type: p, not 0; of an infinite one the result is the largest |x|, or the smallest.
         kernel_size, stride: an int, or one for each dimension; `stride` is `kernel_size` unless given.
         ceil_mode: whether to round the size of the result up, so that a window may extend beyond the border.
 
