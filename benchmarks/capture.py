@@ -7,8 +7,7 @@
 All run in one process, on one thread, and take turns by rounds. A ratio is the median of the rounds' ratios, with the
 first and third quartile. Before that, the results of a compiled and an eager program are compared to the bit, and those
 of torch as in the other tables. Memory is the most that Python and NumPy hold at a time for a step, beyond what they
-held before. "Launches alone" are the least times of a plan's statements, each by itself: what a step would take if
-nothing ran between its kernels, and so what a better plan of the same kernels cannot go below.
+held before. "Its plan alone" is the plan without the guards that say whether it may run.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import argparse
 import os
 import shutil
 import statistics
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,7 +32,6 @@ from benchmarks.rows.inference import inference
 from benchmarks.rows.training import adam, adamw, digits, sgd, text, training
 from benchmarks.worker import fingerprint
 from tensorgrad.capture.region import MADE, Region
-from tensorgrad.rows.switches import GRAD
 
 ROUNDS, SECONDS = 21, 0.05  # how long a program runs in each round
 SETTLED = 12  # calls until a compiled function has its plan
@@ -90,14 +87,12 @@ ROWS = tuple(Compared(*row) for row in (
 
 
 class Measured(NamedTuple):
-    """What one row gave: medians in seconds by column, ratios by pair with quartiles, and peaks of memory in bytes;
-    the launches alone to eager, both by least times, None where that is not measured."""
+    """What one row gave: medians in seconds by column, ratios by pair with quartiles, and peaks of memory in bytes."""
 
     seconds: dict[str, float]
     ratios: dict[str, tuple[float, float, float]]
     memory: dict[str, int]
     why_eager: str
-    launches: float | None
 
 
 def columns(
@@ -151,44 +146,21 @@ def measured(
             steps["torch.compile"] = theirs
         except Exception as error:  # whatever its compiler meets on this machine
             print(f"torch.compile: {type(error).__name__}: {error!s:.200}")
+    plans = [plan for kind in region.kinds.values() for _, plan in kind.plans]
+    if plans and not inner and not plans[-1].launches.inputs:
+        steps["its plan alone"] = plans[-1].run
     times = in_turns(steps, rounds, seconds)
-    pairs = {name: ("compiled", name) for name in steps if name != "compiled"}
+    pairs = {name: ("compiled", name) for name in ("eager", "torch", "torch.compile") if name in steps}
+    pairs |= {name: (name, "eager") for name in steps if name == "its plan alone"}
     ratios = {
         name: spread([a / b for a, b in zip(times[ours], times[other], strict=True)])
         for name, (ours, other) in pairs.items()
     }
     memory = {name: peak(steps[name]) for name in ("compiled", "eager")}
-    alone = None if inner else launches_alone(region, rounds)
     return Measured(
         {name: statistics.median(taken) for name, taken in times.items()}, ratios, memory,
-        "" if region.plans else region.explain(), alone and alone / min(times["eager"]),
+        "" if region.plans else region.explain(),
     )  # fmt: skip
-
-
-def launches_alone(region: Region, rounds: int) -> float | None:
-    """The sum of the least times of the statements of a region's plan; None if it has none that takes no arguments.
-
-    Each of several plans is another kind of call; the last is the one that these programs go on with.
-    """
-    plans = [plan for kind in region.kinds.values() for _, plan in kind.plans]
-    if not plans or plans[-1].launches.inputs:
-        return None
-    head, body, names = plans[-1].statements()
-    programs = [compile(line, "plan", "exec") for line in ("pass", *body)]
-    least = [float("inf")] * len(programs)
-    before, GRAD.enabled = GRAD.enabled, False
-    try:
-        for _ in range(rounds):
-            scope = {**names, "__name__": __name__}
-            exec("\n".join(head), scope)
-            for n, program in enumerate(programs):
-                begun = time.perf_counter()
-                exec(program, scope)
-                least[n] = min(least[n], time.perf_counter() - begun)
-    finally:
-        GRAD.enabled = before
-    nothing, *taken = least
-    return sum(max(0.0, one - nothing) for one in taken)
 
 
 def peak(step: Callable) -> int:
@@ -209,8 +181,8 @@ def line(title: str, found: Measured, limit: float | None, aim: float | None) ->
     ours, eager = found.seconds["compiled"], found.ratios["eager"]
     wanted = f"{limit:.0f} µs" if limit else f"{aim:.2f}" if aim else "–"
     met = ours * 1e6 <= limit if limit else aim is None or eager[0] <= aim
-    alone = f"{found.launches:.2f}" if found.launches else "–"
-    cells = [title, _time(ours), _time(found.seconds["eager"]), _ratio(eager), alone, wanted]
+    alone = found.ratios.get("its plan alone")
+    cells = [title, _time(ours), _time(found.seconds["eager"]), _ratio(eager), _ratio(alone) if alone else "–", wanted]
     cells.append("yes" if met else "**no**")
     for other in ("torch", "torch.compile"):
         cells += [_time(found.seconds[other]), _ratio(found.ratios[other])] if other in found.seconds else ["–", "–"]
@@ -219,7 +191,7 @@ def line(title: str, found: Measured, limit: float | None, aim: float | None) ->
 
 
 HEAD = (
-    "| program | compiled | eager | compiled ÷ eager | launches alone ÷ eager | aim | met | torch | compiled ÷ torch | "
+    "| program | compiled | eager | compiled ÷ eager | its plan alone ÷ eager | aim | met | torch | compiled ÷ torch | "
     "torch.compile | compiled ÷ torch.compile | memory ÷ eager |\n"
     "|---|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|"
 )

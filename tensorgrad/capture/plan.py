@@ -141,11 +141,6 @@ class Plan:
         self._chains, self.one_by_one = None, why
         self._use(self._each(), self._names)
 
-    def statements(self) -> tuple[list[str], list[str], dict[str, Any]]:
-        """The lines before its launches, those of the launches, and what they refer to (to measure each by itself)."""
-        body, names = (self._each(), self._names) if self._chains is None else (self._body, self._chains.names)
-        return self._head, dropped(body, self._results.uses), names
-
     def graph_module(self) -> GraphModule:
         """The graph that it was made of, as a module that can be called."""
         used = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
