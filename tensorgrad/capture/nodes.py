@@ -22,6 +22,7 @@ from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.fresh import LINE
 from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import BatchedArray
 from tensorgrad.transforms.transform import Transform
 
 _PLAIN = (int, float, bool, complex, str, type(None), Dtype, Device, layout, memory_format, type(...))
@@ -60,6 +61,7 @@ class Nodes(Transform):
         self.attributes: dict[str, Any] = {}  # name -> what a get_attr node fetches
         self.names: dict[int, str] = {}  # id of a tensor -> its name in a module
         self.effects: list[Effect] = []
+        self.other_kernels: dict[str, None] = {}  # ops that other kernels compute where nothing is recorded
         self.active = False
         self.reading = False  # is a read, which was noted, being carried out?
         self._known: dict[int, tuple[Any, Node]] = {}  # id of an array -> a reference to it, and its node
@@ -155,6 +157,16 @@ class Nodes(Transform):
         node = self.attribute(self.names.get(id(tensor), "_tensor"), tensor)
         node.meta["val"] = described(array)
         return self._enter(tensor, node)
+
+    def kept_from_arrays(self, op: Any) -> None:
+        """Notes that the program's own numbers may differ in their last bits."""
+        self.other_kernels[op.name] = None
+
+    def shares(self, tensor: Tensor) -> None:
+        """Makes a tensor from outside known, as what lasts: the one that is made of its array is the program's alone."""
+        while tensor._array.__class__ is BatchedArray:
+            tensor = tensor._array.value
+        self.node_of(tensor)
 
     def _find(self, array: Any) -> Node | None:
         found = self._known.get(id(array))

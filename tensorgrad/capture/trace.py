@@ -51,6 +51,9 @@ class Trace:
                 self.history = _history(recorder, self.returned, self.inputs, edges)
             except Refused as refused:
                 self.refused = refused
+            if recorder.other_kernels:
+                ops = ", ".join(recorder.other_kernels)
+                self.refused = Refused(f"vmap has kernels of its own for {ops}, which are not recorded")
             slots = [] if self.history is None else self.history.slots
             recorder.graph.output(tuple([*self.outputs, *[b for b in self.bases if b is not None], *slots]))
             recorder.finish()

@@ -65,7 +65,7 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
         if (entry is None and name in op.cache) or entry.__class__ is Packed:
             return NotImplemented  # it was not the `batch_kernel` that ran
         values.append(entry[0] if entry.__class__ is tuple else entry)
-    found = behind(level, values)
+    found = behind(level, values, op)
     if found is None:
         return NotImplemented
     _check_versions(node)

@@ -120,13 +120,15 @@ def _by_twin(op: Op, *values: Any) -> Any:
     return arrays if len(arrays) > 1 else arrays[0]
 
 
-def behind(level: Batch, values: Any) -> tuple[list, list[int], Any] | None:
+def behind(level: Batch, values: Any, op: Any) -> tuple[list, list[int], Any] | None:
     """The arrays of all samples behind an op's arrays, the places of those with a batch, and their class of storage.
 
     Other values are as they are. None if these may not be used as arrays: if something further out has to know, a
     transform or the graph of the values; or if they are of several classes, or of one without arrays.
     """
     if level.around:
+        if len(level.around) == 1 and (op.batch_kernel or op.batch_backward):
+            level.around[0].kept_from_arrays(op)
         return None
     storage = seen = None
     arrays, mapped, recorded = list(values), [], GRAD.enabled
@@ -146,9 +148,9 @@ def behind(level: Batch, values: Any) -> tuple[list, list[int], Any] | None:
     return None if storage is None else (arrays, mapped, storage)
 
 
-def storage_of(level: Batch, values: Any) -> Any:
-    """The class of storage of all values, if these may be used as arrays; else None."""
-    found = behind(level, values)
+def storage_of(level: Batch, values: Any, op: Any) -> Any:
+    """The class of storage of all values, if these may be used as an op's arrays; else None."""
+    found = behind(level, values, op)
     return None if found is None else found[2]
 
 
@@ -183,7 +185,7 @@ def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> 
         if v.__class__ is BatchedArray:
             level = v.level
             break
-    found = None if level is None else behind(level, values)
+    found = None if level is None else behind(level, values, op)
     if found is not None and found[1]:
         start = perf_counter() if OBSERVERS else None
         made = on_values(op, level, found)

@@ -149,6 +149,8 @@ class Level(Transform):
                 result = run_by_outer(op, args)
                 self.give(result, by_kernel(op, args, found, result))
             return result
+        if op.jvp_kernel and len(self.around) == 1:
+            self.around[0].kept_from_arrays(op)
         rule = rule_of(op)
         if rule is None and op.twin is not None:
             return self._by_twin(op, args)

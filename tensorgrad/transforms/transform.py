@@ -101,6 +101,12 @@ class Transform:
         """The text of a tensor's tangent, for its `repr`; None if it has none."""
         return None
 
+    def kept_from_arrays(self, op: Any) -> None:
+        """Called when an op runs by its rule as this is on, where a kernel might, with other last bits."""
+
+    def shares(self, tensor: Any) -> None:
+        """Called before another tensor is made of a tensor's array without an op."""
+
     def hand_over(self, old: Any, new: Any, change: Any) -> None:
         """Gives a tensor what it knows of another one of the same values, with `change` applied to it."""
 
