@@ -47,21 +47,21 @@ class Nodes(Transform):
     """What a recorder knows while it records what this thread does within a `with` block.
 
     `on_read` says what a read of a value does: "raise" an error, or "note" it, and have the graph check that the
-    value is the same when it runs.
+    value is the same when it runs. `with_kernels`: what transforms compute by kernels of their own, as those of `vmap`,
+    is one step each, so that no bit changes; else it is the ops that they stand for.
     """
 
     name = "capture"
     records = True
 
-    def __init__(self, on_read: str = "raise") -> None:
+    def __init__(self, on_read: str = "raise", with_kernels: bool = False) -> None:
         if on_read not in ("raise", "note"):
             raise ValueError(f"record(): on_read has to be 'raise' or 'note', but got {on_read!r}")
-        self.on_read = on_read
+        self.on_read, self.with_kernels = on_read, with_kernels
         self.graph = Graph()
         self.attributes: dict[str, Any] = {}  # name -> what a get_attr node fetches
         self.names: dict[int, str] = {}  # id of a tensor -> its name in a module
         self.effects: list[Effect] = []
-        self.other_kernels: dict[str, None] = {}  # ops that other kernels compute where nothing is recorded
         self.active = False
         self.reading = False  # is a read, which was noted, being carried out?
         self._known: dict[int, tuple[Any, Node]] = {}  # id of an array -> a reference to it, and its node
@@ -158,12 +158,12 @@ class Nodes(Transform):
         node.meta["val"] = described(array)
         return self._enter(tensor, node)
 
-    def kept_from_arrays(self, op: Any) -> None:
-        """Notes that the program's own numbers may differ in their last bits."""
-        self.other_kernels[op.name] = None
+    def class_of(self, array: Any) -> Any:
+        """The class of the real array."""
+        return array.real.__class__ if array.__class__ is TracedArray else array.__class__
 
     def shares(self, tensor: Tensor) -> None:
-        """Makes a tensor from outside known, as what lasts: the one that is made of its array is the program's alone."""
+        """Makes a tensor from outside known, as what lasts: one that is made of its array may not."""
         while tensor._array.__class__ is BatchedArray:
             tensor = tensor._array.value
         self.node_of(tensor)

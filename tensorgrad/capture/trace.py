@@ -33,7 +33,7 @@ class Trace:
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict, watched: Iterable[Tensor]) -> None:
         """Runs `function(*args, **kwargs)`. `watched` are leaves whose gradients it may change."""
-        recorder = Recorder("note")
+        recorder = Recorder("note", with_kernels=True)
         self.inputs = list(tensors((args, kwargs)))
         for leaf in watched:
             recorder.watch(leaf)
@@ -51,9 +51,6 @@ class Trace:
                 self.history = _history(recorder, self.returned, self.inputs, edges)
             except Refused as refused:
                 self.refused = refused
-            if recorder.other_kernels:
-                ops = ", ".join(recorder.other_kernels)
-                self.refused = Refused(f"vmap has kernels of its own for {ops}, which are not recorded")
             slots = [] if self.history is None else self.history.slots
             recorder.graph.output(tuple([*self.outputs, *[b for b in self.bases if b is not None], *slots]))
             recorder.finish()

@@ -381,7 +381,7 @@ class Batch(Transform):
             return result
         given: Any = args if every else self._all_lifted(args)
         if self.rule_of(op) is None:
-            if op.batch_kernel and self.storage_of([v._array for v in given if isinstance(v, Tensor)], op):
+            if op.batch_kernel and self.storage_of([v._array for v in given if isinstance(v, Tensor)]):
                 return self._recorded(op, given)
             prepared = self._prepared(op, args)
             if prepared is not None:
