@@ -70,11 +70,11 @@ _PLAIN: dict[str, tuple[Any, str]] = {
 }
 # Flags and numbers that PyTorch's functions in Python pass on; all but a few of these functions, which compute by them.
 _PASSED_ON = frozenset((
-    "align_corners", "alpha", "beta", "blank", "ceil_mode", "delta", "dim", "eps", "full", "ignore_index",
-    "include_last_offset", "keepdim", "label_smoothing", "log_input", "log_target", "lower", "margin", "max_norm",
-    "max_val", "min_val", "momentum", "negative_slope", "num_groups", "p", "padding_idx", "return_counts",
-    "return_inverse", "scale_grad_by_freq", "sorted", "sparse", "swap", "threshold", "training", "upper",
-    "use_input_stats", "value", "zero_infinity",
+    "align_corners", "align_to_window", "alpha", "beta", "blank", "ceil_mode", "delta", "dim", "eps", "full",
+    "ignore_index", "include_last_offset", "indexing", "keepdim", "label_smoothing", "log_input", "log_target", "lower",
+    "margin", "max_norm", "max_val", "min_val", "momentum", "negative_slope", "normalized", "num_groups",
+    "onesided", "p", "padding_idx", "return_complex", "return_counts", "return_inverse", "scale_grad_by_freq",
+    "sorted", "sparse", "swap", "threshold", "training", "upper", "use_input_stats", "value", "zero_infinity",
 ))  # fmt: skip
 _COMPUTES_ITSELF = frozenset((
     "gaussian_nll_loss", "gumbel_softmax", "local_response_norm", "multi_margin_loss", "normalize",
@@ -83,6 +83,7 @@ _COMPUTES_ITSELF = frozenset((
 _COMPUTES_BY = {  # or by some of them only
     "embedding": frozenset(("padding_idx",)), "interpolate": frozenset(("align_corners",)),
 }  # fmt: skip
+_FLAG_OR_NONE = "bool | None"
 _SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
 _KNOWN = _LISTS | set(_SINGLE)
@@ -303,7 +304,12 @@ def _parts(guard, function, numpy_names: bool) -> tuple[list[str], list[str], li
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
     in_python = is_in_python(guard)
     passed_on = _passed_on(guard)
-    checks = [templates.flag(name) for name in _flags(function) if not in_python or name in passed_on]
+    annotations = function.__annotations__
+    checks = [
+        templates.flag(name, annotations.get(name) == _FLAG_OR_NONE)
+        for name in _flags(function)
+        if not in_python or name in passed_on
+    ]
     checks += [] if in_python else [templates.plain_value(name, "number", False) for name in _factors(function)]
     checks += [templates.plain_value(*p) for p in _plain_values(function) if not in_python or p[0] in passed_on]
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
@@ -323,7 +329,10 @@ def _flags(function) -> list[str]:
         p.name
         for p in _parameters(function).values()
         if p.name != "inplace"
-        and (p.annotation == "bool" or (p.annotation is p.empty and (p.default is True or p.default is False)))
+        and (
+            p.annotation in ("bool", _FLAG_OR_NONE)
+            or (p.annotation is p.empty and (p.default is True or p.default is False))
+        )
     ]
 
 

@@ -41,7 +41,7 @@ def make(op, operator: bool = False):
     if op.kind == "pointwise" and is_ufunc and len(op.params) == len(tensors):
         if len(tensors) == 1:
             return _named(op, _unary(op))
-        if len(tensors) == 2 and op.rule == "same":
+        if len(tensors) == 2 and op.rule == "same" and op.takes_number[1]:
             return _named(op, _binary(op, operator))
 
     apart = op.kind == "pointwise"

@@ -336,9 +336,10 @@ def dtype_of(name: str, function: str) -> str:
     return fill(DTYPE_OF, name=name, function=function)
 
 
-def flag(name: str) -> str:
-    """Lines that refuse what is not a bool. (As in PyTorch, None is the default of what factories may do besides.)"""
-    optional = name in ("requires_grad", "pin_memory")
+def flag(name: str, optional: bool = False) -> str:
+    """Lines that refuse what is not a bool (or None, where that is allowed). As in PyTorch, None is the default of what
+    factories may do besides."""
+    optional = optional or name in ("requires_grad", "pin_memory")
     return fill(FLAG, name=name, and_given=f" and {name} is not None" if optional else "")
 
 

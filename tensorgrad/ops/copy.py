@@ -24,7 +24,7 @@ from tensorgrad.errors import (
     wrong_argument,
 )
 from tensorgrad.kernels.array import rearrange as kernels
-from tensorgrad.layouts import check_memory_format, made_in_order, memory_strides, preserve_format
+from tensorgrad.layouts import check_memory_format, contiguous_format, made_in_order, memory_strides, preserve_format
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.overriding import function_classes
 from tensorgrad.rows.strides import order_of_copy
@@ -202,17 +202,26 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
         result = cast(result, dtypes.as_dtype(dtype, "to"))
     if memory_format is not None:
         check_memory_format(memory_format)
-        if memory_format is not preserve_format:
-            result = contiguous(result, memory_format)
+        if not copy or result is not self:
+            result = _in_format(self, result, memory_format)
+        elif memory_format is not preserve_format:
+            return result.clone(memory_format=memory_format)
     return result.clone() if copy and result is self else result
+
+
+def _in_format(self: Tensor, result: Tensor, memory_format) -> Tensor:
+    """What a cast returns for a memory format: nothing else for the tensor itself if PyTorch sees that format in it."""
+    if memory_format is preserve_format:
+        return result
+    if result is self and memory_format is (format_of(self._array.shape, self._array.strides) or contiguous_format):
+        return self
+    return contiguous(result, memory_format)
 
 
 def _caster(name: str, dtype: dtypes.dtype) -> None:
     def method(self, memory_format=None) -> Tensor:
         result = self if self.dtype is dtype else _cast(self, dtype)
-        if memory_format is None or "preserve" in str(memory_format):
-            return result
-        return contiguous(result, memory_format)
+        return result if memory_format is None else _in_format(self, result, memory_format)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"""Casts this tensor to {dtype}; returns it unchanged if it already has that dtype.

@@ -132,12 +132,12 @@ _index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "a
                  g=lambda g, indices, pattern: _index(g, indices, pattern),
                  shape=lambda g, indices, pattern, shape: (shape, g.dtype))  # fmt: skip
 _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumulate: bool)", "advanced.index_put",
-                linear="input + values", batch=_put_in_batch,
+                linear="input + values", batch=_put_in_batch, strides="input",
                 input=lambda g, indices, pattern, accumulate:
                 g if accumulate else _index_put(g, indices, g.new_zeros(()), pattern, False),
                 values=lambda g, indices, pattern: _index(g, indices, pattern),
                 shape=lambda x, *rest: (x.shape, x.dtype), where=())  # fmt: skip
-_nonzero = op("nonzero(input)", "advanced.nonzero", where=(), batch="no batch")
+_nonzero = op("nonzero(input)", "advanced.nonzero", strides="columns", where=(), batch="no batch")
 
 # --- translating the index -----------------------------------------------------------------------------------------
 

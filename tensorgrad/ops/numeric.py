@@ -494,7 +494,7 @@ def renorm(input: Tensor, p: number, dim: int, maxnorm: number, *, out=None) -> 
     half = input.dtype.itemsize == 2
     norm = vector_norm(input, p, others, True, dtype=dtypes.float32 if half else None)
     scale = (maxnorm / (norm + 1e-7)).masked_fill(~(norm > maxnorm), 1.0)  # also for NaN
-    result = input * scale.to(input.dtype)
+    result = input.contiguous() * scale.to(input.dtype)  # in rows
     return store_out("renorm", out, result)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.kernel_errors import unsupported
+from tensorgrad.dispatch.kernel_errors import raise_bool_subtraction, unsupported
 from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
 from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
@@ -52,6 +52,13 @@ def zero(g):
 def _squared_reciprocal(x):
     inverse = reciprocal(x)
     return conj(inverse * inverse)
+
+
+def _no_complex_factor(x, first, second, value):
+    """Refuses a complex `value` where no operand is complex."""
+    if value.__class__ is complex and "c" not in (x.dtype.kind, first.dtype.kind, second.dtype.kind):
+        raise RuntimeError("value cannot be converted to type float without overflow")
+    return x, first, second, value
 
 
 # --- arithmetic ----------------------------------------------------------------------------------------------------
@@ -92,11 +99,13 @@ _add_scaled = pointwise("add_scaled(input, other, alpha: number)", "pointwise.ad
                         in_place=False, backward_name="AddBackward0", linear="input + other",
                         input=lambda g: g, other=lambda g, alpha: g * alpha)  # fmt: skip
 addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul", numbers=(),
+                    prepare=_no_complex_factor,
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
                     tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
                     doc="input + value · tensor1 · tensor2.")  # fmt: skip
 addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcdiv", numbers=(),
+                    prepare=_no_complex_factor,
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
                     tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
@@ -144,7 +153,7 @@ def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
         other, alpha = number_first("sub", "alpha", other, old)
     if alpha.__class__ is float and _of_half_precision(input, other):
         return _add_scaled(input, other, -alpha, out=out)
-    return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
+    return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha, True), out=out)
 
 
 @composite("function")
@@ -163,7 +172,7 @@ def _of_half_precision(input, other) -> bool:
     return tensors and input.dtype in dtypes.HALF and other.dtype is input.dtype
 
 
-def _scaled(input, other, alpha):
+def _scaled(input, other, alpha, subtracted=False):
     """Returns `alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
     if isinstance(other, Tensor) and isinstance(input, Tensor) and other._array.dtype is not input._array.dtype:
         other = other.to(dtypes.result_type_of([input._array, other._array]))  # the product has this dtype, too
@@ -171,6 +180,8 @@ def _scaled(input, other, alpha):
         return other * alpha
     alpha = as_factor(alpha, "alpha")
     category = max(category_of(v) for v in (input, other))
+    if isinstance(other, bool) and subtracted:
+        raise_bool_subtraction(False)
     if isinstance(alpha, bool) and category != dtypes.bool.category:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float | complex) and category < dtypes.FLOATING:
@@ -466,10 +477,10 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
         wrong = other if isinstance(input, Tensor) else input
         raise TypeError(f"ldexp(): both arguments must be Tensor, not {type(wrong).__name__}")
     if other.dtype.category >= dtypes.FLOATING or input.dtype.category < dtypes.FLOATING:
-        return store_out("ldexp", out, mul(input, _pow(2.0, other)), (input, other), pointwise=True)
+        return store_out("ldexp", out, mul(input, _pow(2.0, other.contiguous())), (input, other), pointwise=True)
     if other.dtype is dtypes.bool and not input.is_complex():
         raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
-    power = _pow(2.0, other.to(dtypes.float64 if input.dtype.itemsize >= 8 else dtypes.float32))
+    power = _pow(2.0, other.contiguous().to(dtypes.float64 if input.dtype.itemsize >= 8 else dtypes.float32))
     result = mul(input if input.is_complex() else input.to(power.dtype), power).to(input.dtype)
     return store_out("ldexp", out, result)
 

@@ -14,7 +14,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, check_string, no_dimensions, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
-from tensorgrad.ops.create import arange, finish, tensor
+from tensorgrad.ops.create import arange, finish, resolve_device, tensor
 from tensorgrad.ops.join import stack
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
 from tensorgrad.ops.shape import diagonal_view, expand, ints, listed, place, variadic
@@ -301,7 +301,7 @@ def _triangle_indices(name: str) -> None:
         for what, n in (("row", row), ("col", col)):
             if n < 0:
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
-        dtype = dtype or dtypes.int64
+        dtype, device = dtype or dtypes.int64, device if device is None else resolve_device(device)
         if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(dtype)}'")
         array = getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy)
@@ -543,7 +543,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
     moved = blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
-    return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
+    return in_format_of(input, _never_view(moved, input))
 
 
 @composite("function", "functional")
@@ -570,7 +570,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
     moved = blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
-    return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
+    return in_format_of(input, _never_view(moved, input))
+
+
+def _never_view(moved: Tensor, input: Tensor) -> Tensor:
+    """`moved`, or a copy in rows if it shares the memory of `input`."""
+    return moved.clone(memory_format="contiguous") if moved._storage is input._storage else moved
 
 
 @composite("function", "functional")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes, return_types
@@ -14,6 +13,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import refuse_numbers
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
+    as_integers,
     as_number,
     check_flag,
     check_number,
@@ -30,6 +30,8 @@ from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
 from tensorgrad.ops.shape import also_one_by_one
 from tensorgrad.ops.sparse_parts import stored_elements
+from tensorgrad.overriding.caller_arguments import position_given, running
+from tensorgrad.overriding.function_modes import COMPOSITES
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
@@ -287,9 +289,18 @@ def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
     return _extremum(input, dim, keepdim, other, out, "min", minimum, _min_all, Min)
 
 
+def _names_dim(name: str) -> bool:
+    """Whether the program's call of `max` or `min` says `dim=`: a tensor by position is `other`, by name a number."""
+    frame = running([getattr(Tensor, name).__code__, COMPOSITES[name].__code__])
+    return frame is not None and position_given(frame, "dim") == 0
+
+
 def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result_type):
     if isinstance(dim, Tensor) and other is None:
-        other, dim = dim, None
+        if dim.ndim or not _names_dim(name):
+            other, dim = dim, None
+        elif dim.dtype.category != dtypes.INTEGER:
+            raise wrong_argument(dim, "dim", "int")
     if (keepdim and dim is None) or (other is not None and dim is not None):
         raise invalid_combination(name, "expected (input), (input, dim, keepdim=False) or (input, other)")
     if other is not None:
@@ -670,8 +681,10 @@ def sum_to_size(self: Tensor, *size) -> Tensor:
     """
     if not size:
         raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
-    wanted = tuple(size[0]) if isinstance(size[0], tuple | list) else size
-    wanted, shape = tuple(as_int(n) for n in wanted), self._array.shape
+    listed = isinstance(size[0], tuple | list)
+    if listed and len(size) > 1:
+        raise TypeError(f"sum_to_size() takes 1 positional argument but {len(size)} were given")
+    wanted, shape = as_integers(size[0] if listed else size, "size"), self._array.shape
     lead = len(shape) - len(wanted)
     if lead < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[lead:], strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")

@@ -10,7 +10,7 @@ from tensorgrad.autograd.views import check_writable, keep_retaining
 from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
-from tensorgrad.errors import as_integer, warn
+from tensorgrad.errors import as_integer, warn, wrong_argument
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
 from tensorgrad.ops.join import cat
@@ -62,6 +62,9 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     tensor([[0, 2],
             [1, 3]])
     """
+    for name, given in (("size", size), ("stride", stride)):
+        if isinstance(given, int):
+            raise wrong_argument(given, name, "tuple of ints")
     size, stride = ints(size), ints(stride)
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")

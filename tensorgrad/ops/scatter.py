@@ -557,7 +557,7 @@ def _check_index_fill(x, dim, index, value):
 
 
 _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", linear="input + value",
-                 prepare=_check_index_fill, batch=_fill_in_batch, where=(),
+                 strides="input", prepare=_check_index_fill, batch=_fill_in_batch, where=(),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -738,10 +738,10 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
-    found, indices = [], indices.to(int64)
-    for i, n in enumerate(shape):
-        found.append((indices // math.prod(shape[i + 1 :])) % n)
-    return tuple(found)
+    steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    device = indices.device
+    found = indices.to(int64).unsqueeze(-1) // tensor(steps, dtype=int64, device=device)
+    return (found % tensor(list(shape), dtype=int64, device=device)).unbind(-1)
 
 
 # --- masks -----------------------------------------------------------------------------------------------------------
@@ -816,11 +816,21 @@ def _gapless(input: Tensor) -> Tensor:
     return input.clone() if dense else input.clone(memory_format="contiguous")
 
 
-def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
+def _whole_memory(input: Tensor) -> Tensor:
+    """The place of the input in a copy of all its memory, which `as_strided` may ask for; of an expanded input, or of
+    samples of a batch, a plain copy."""
+    array, size = input._array, input._storage.nbytes()
+    if array.nbytes == size or is_expanded(array) or array.__class__ is BatchedArray:
+        return _gapless(input)
+    copied = input.as_strided((size // array.itemsize,), (1,), 0).clone()
+    return copied.as_strided(array.shape, input.stride(), input.storage_offset())
+
+
+def _replaced(input: Tensor, src: Tensor, view, copy=_gapless) -> Tensor:
     if src._array.__class__ is BatchedArray:  # one copy for each sample
         out = input.masked_fill(src.new_zeros(input._array.shape, dtype=dtypes.bool), 0)
     else:
-        out = _gapless(input)
+        out = copy(input)
     part = view(out)
     if part._array.shape != src._array.shape:
         raise RuntimeError(
@@ -882,4 +892,4 @@ def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset:
     tensor([[1., 0., 2.],
             [0., 0., 0.]])
     """
-    return _replaced(input, src, lambda x: x.as_strided(size, stride, storage_offset))
+    return _replaced(input, src, lambda x: x.as_strided(size, stride, storage_offset), _whole_memory)

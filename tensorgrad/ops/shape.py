@@ -534,6 +534,9 @@ def broadcast_shapes(*shapes):
     """
     from tensorgrad.size import Size
 
+    for shape in shapes:
+        if not isinstance(shape, tuple | list | int | str | None.__class__):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
     found: list[int] = []
     for shape in map(ints, shapes):
         found = [1] * (len(shape) - len(found)) + found

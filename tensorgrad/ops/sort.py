@@ -276,9 +276,8 @@ def _quantile(name, input, q, dim, keepdim, interpolation, ignore_nan):
         # NaN sorts last and makes the whole row NaN: point every rank at it
         rank = (q * last).masked_fill(values.narrow(-1, last, 1).isnan(), last)
     result = _at_rank(values, rank, interpolation)
-    if q.ndim:
-        result = result.movedim(-1, 0).reshape((*q._array.shape, *shape))
-    return result.reshape((*q._array.shape, *shape))
+    result = result.reshape((*shape, *q._array.shape))
+    return result.movedim(-1, 0) if q.ndim else result
 
 
 def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:

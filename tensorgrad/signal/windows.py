@@ -155,6 +155,19 @@ def cosine(M: int, *, sym=True, dtype=None, layout=strided, device=None, require
     return _made(np.sin(np.pi * (np.arange(M) + 0.5) / periods), dtype, device, requires_grad)
 
 
+def _number(value):
+    """A parameter of a window as a number. Raises: RuntimeError for a tensor with dimensions."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.ndim:
+        what = f"{value.ndim} dimension(s)"
+        raise RuntimeError(
+            "linspace only supports 0-dimensional start and end tensors, but got start with "
+            f"{what} and end with {what}."
+        )
+    return value.item()
+
+
 def _centred(M: int, sym: bool) -> np.ndarray:
     """The distances of the points from the middle of the window."""
     return np.arange(M) - (M - 1 if sym or M <= 1 else M) / 2
@@ -174,6 +187,7 @@ def exponential(
     tensor([0.3679, 1.0000, 0.3679])
     """
     M, dtype = _checked("exponential", M, dtype, layout)
+    tau, center = _number(tau), _number(center)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -196,6 +210,7 @@ def gaussian(
     tensor([0.6065, 1.0000, 0.6065])
     """
     M, dtype = _checked("gaussian", M, dtype, layout)
+    std = _number(std)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     return _made(np.exp(-((_centred(M, sym) / std) ** 2) / 2), dtype, device, requires_grad)
@@ -215,6 +230,7 @@ def kaiser(
     tensor([0.2049, 1.0000, 0.2049])
     """
     M, dtype = _checked("kaiser", M, dtype, layout)
+    beta = _number(beta)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _made(shapes.sampled(M, sym, shapes.kaiser(beta)), dtype, device, requires_grad)

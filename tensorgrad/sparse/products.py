@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import FLOATING, scalar_type
+from tensorgrad.errors import as_number
 from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.create import zeros_like
 from tensorgrad.ops.linalg import matmul
@@ -79,6 +80,7 @@ def sampled_addmm(
     >>> torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 3), torch.ones(3, 2)).values()
     tensor([4., 4.])
     """
+    beta, alpha = as_number(beta, "beta"), as_number(alpha, "alpha")
     if not isinstance(input._array, CSRArray):
         raise RuntimeError(f"Expected input tensor to have sparse csr layout, but got {layout_of(input)}")
     for name, given in (("mat1", mat1), ("mat2", mat2)):

@@ -217,6 +217,8 @@ def test_pinned_memory(device):
         torch.hann_window(3, pin_memory=True), torch.tril_indices(2, 2, pin_memory=True),
     ):  # fmt: skip
         assert made.is_pinned()
+    sparse = torch.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 2.0], pin_memory=True)
+    assert sparse.values().is_pinned() and sparse.to_dense().tolist() == [[0, 1], [2, 0]]
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
         torch.zeros(2, device=device, pin_memory=True)
     storage = locked.untyped_storage()

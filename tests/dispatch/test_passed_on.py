@@ -25,7 +25,12 @@ BY_ANOTHER = {
 }
 # Words, of which each function of Python's makes numbers; what others compute with before they pass it on.
 WORDS = {"reduction", "mode", "padding_mode", "indexing"}
-COMPUTED = {"embedding": {"padding_idx"}, "multi_margin_loss": {"margin", "p"}, "stft": None}
+COMPUTED = {
+    "embedding": {"padding_idx"},
+    "interpolate": {"align_corners"},
+    "multi_margin_loss": {"margin", "p"},
+    "stft": None,
+}
 
 
 def arguments():

@@ -149,6 +149,12 @@ FACTORIES = {
 }  # fmt: skip
 
 
+SPARSE = {
+    "sparse_coo_tensor": ([[0, 1]], [1.0, 2.0]), "sparse_csr_tensor": ([0, 1, 2], [1, 0], [1.0, 2.0]),
+    "sparse_bsc_tensor": ([0, 1], [0], [[[1.0, 2.0]]]),
+}  # fmt: skip
+
+
 def test_pinning_needs_a_gpu():
     torch = tensorgrad
     if torch.cuda.is_available():
@@ -158,6 +164,11 @@ def test_pinning_needs_a_gpu():
     for name, args in FACTORIES.items():
         with pytest.raises(RuntimeError, match="pin_memory=True requires a CUDA or other accelerator backend"):
             getattr(torch, name)(*args, pin_memory=True)
+    for name, args in SPARSE.items():
+        with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+            getattr(torch, name)(*args, pin_memory=True)
+        with pytest.raises(TypeError):
+            getattr(torch, name)(*args, pin_memory="a")
     with pytest.warns(UserWarning, match="no accelerator is found"):
         batches = list(torch.utils.data.DataLoader([torch.ones(2)] * 2, pin_memory=True))
     assert not batches[0].is_pinned()

@@ -93,6 +93,7 @@ def test_as_strided_scatter_where_torch_is_wrong():
     """See KNOWN: the derivatives are checked against differences of values instead."""
     x, source = (tg.rand(n, n, dtype=tg.float64, requires_grad=True) for n in (3, 2))
     assert tg.autograd.gradcheck(lambda x, s: tg.as_strided_scatter(x, s, (2, 2), (1, 2), 1), (x, source))
+    assert tg.autograd.gradcheck(lambda x, s: tg.as_strided_scatter(x[1:, ::2], s, (2, 2), (1, 2), 4), (x, source))
 
 
 # --- one expression under both libraries -----------------------------------------------------------------------------

@@ -164,6 +164,43 @@ def test_an_outer_product_added_to_a_matrix_lies_as_a_sum(t):
 
 
 @alike
+def test_a_part_is_replaced_where_the_memory_has_it(t):
+    """`as_strided` counts from the beginning of the memory, also in a copy of a view of it."""
+    memory, seen = t.arange(12.0), []
+    views = (
+        memory[2:6], memory[::2], memory.view(3, 4)[1:], memory.view(3, 4)[:, 1:3], memory[3:].view(3, 3).t(),
+        memory[:3].expand(2, 3),
+    )  # fmt: skip
+    for view in views:
+        for offset in (None, 0, 1, 3):
+            made = t.as_strided_scatter(view, t.tensor([-1.0, -2.0]), (2,), (1,), offset)
+            seen += [made, made.stride(), made.is_contiguous()]
+    return [*seen, memory]
+
+
+@alike
+def test_results_of_lapack_lie_in_columns(t):
+    seen = []
+    for lead in ((), (2,)):
+        a = t.arange(1.0, 13.0).square().sin().repeat(*lead, 1).reshape(*lead, 4, 3)
+        b = t.arange(8.0).square().cos().repeat(*lead, 1).reshape(*lead, 4, 2)
+        h, tau = t.geqrf(a)
+        solved = [t.linalg.lstsq(*given).solution for given in ((a, b), (a, b[..., 0]), (a.mT, b[..., :3, :]))]
+        upper = t.triangular_solve(b[..., :3, :], a[..., :3, :])
+        results = [*solved, *upper, t.linalg.householder_product(h, tau), t.ormqr(h, tau, b)]
+        results.append(t.ormqr(h, tau, b.mT, left=False))
+        seen += [(x.stride(), x) for x in results]
+    return seen
+
+
+@alike
+def test_view_copy_of_what_no_view_shows(t):
+    x = t.arange(6.0).reshape(2, 3).t()
+    made = [t.view_copy(x, (6,)), t.view_copy(x, (3, 2)), t.view_copy(x, t.int32), t.view_copy(x, size=[2, 3])]
+    return [(y.stride(), y) for y in made]
+
+
+@alike
 def test_on_meta_copies_lie_as_on_the_cpu(t):
     image, matrix = t.zeros(2, 3, 4, 5), t.zeros(4, 3).t()
     seen = []

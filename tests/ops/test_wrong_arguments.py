@@ -126,6 +126,31 @@ CALLS = {
     "poisson_nll_loss reduction": lambda t: t.nn.functional.poisson_nll_loss(t.ones(2), t.ones(2), reduction=2),
     "soft_margin_loss shapes": lambda t: t.nn.functional.soft_margin_loss(t.tensor(1.0), t.ones(2)),
     "interpolate corners": lambda t: t.nn.functional.interpolate(t.ones(1, 1, 2), 4, align_corners="a"),
+    "as_strided size": lambda t: t.ones(2).as_strided(1, (1,)),
+    "as_strided stride": lambda t: t.as_strided(t.ones(2), (1,), 1),
+    "sum_to_size bool": lambda t: t.ones(2).sum_to_size(True),
+    "sum_to_size lists": lambda t: t.ones(1, 2).sum_to_size([1], [2]),
+    "sum_to_size 2**70": lambda t: t.ones(1, 2).sum_to_size(2**70),
+    "broadcast_shapes float": lambda t: t.broadcast_shapes(1.5),
+    "broadcast_shapes tensor": lambda t: t.broadcast_shapes(t.tensor(3)),
+    "cosine_similarity eps": lambda t: t.nn.functional.cosine_similarity(t.ones(2), t.ones(2), dim=0, eps=-1.0),
+    "sub of a bool": lambda t: t.sub(t.ones(2), True, alpha=2),
+    "addcmul complex": lambda t: t.addcmul(t.ones(2), t.ones(2), t.ones(2), value=1j),
+    "addcdiv complex": lambda t: t.ones(2).addcdiv(t.ones(2), t.ones(2), value=1j),
+    "logical_and_ of a number": lambda t: t.ones(2).logical_and_(2),
+    "max of a dimension": lambda t: t.max(t.ones(2), dim=t.tensor(1.5)),
+    "stft onesided": lambda t: t.stft(t.ones(8), 4, window=t.ones(4), onesided=2, return_complex=True),
+    "stft return_complex": lambda t: t.ones(8).stft(4, window=t.ones(4), return_complex="a"),
+    "grid_sample corners": lambda t: t.nn.functional.grid_sample(
+        t.ones(1, 1, 2, 2), t.zeros(1, 1, 1, 2), align_corners="a"
+    ),
+    "native_batch_norm": lambda t: t.native_batch_norm(t.ones(2, 2), None, None, None, None, True, "a", 1e-5),
+    "native_batch_norm weight": lambda t: t.native_batch_norm(t.ones(2, 2), "a", None, None, None, True, 0.1, 1e-5),
+    "exponential_": lambda t: t.ones(2).exponential_(t.ones(2)),
+    "normal_ of nothing": lambda t: t.Tensor.normal_("a"),
+    "tensordot dims": lambda t: t.tensordot(t.ones(2), t.ones(2), dims=None),
+    "tril_indices device": lambda t: t.tril_indices(2, 2, dtype=t.float32, device=1.5),
+    "window parameter": lambda t: t.signal.windows.gaussian(3, std=t.tensor([2.0])),
     "grid_sampler mode": lambda t: t.grid_sampler(t.ones(1, 1, 2, 2), t.zeros(1, 1, 1, 2), "a", 0, False),
 }
 # A size that 64 bits cannot hold, in a list and as one of several arguments.
@@ -152,6 +177,22 @@ LARGE = {
     "avg_pool2d": lambda t, n: t.nn.functional.avg_pool2d(t.ones(1, 1, 4, 4), (2, n)),
     "conv2d": lambda t, n: t.nn.functional.conv2d(t.ones(1, 1, 4, 4), t.ones(1, 1, 2, 2), stride=(1, n)),
 }
+
+
+@alike
+def test_tensors_stand_for_numbers(t):
+    x, windows, seen = t.tensor([[3.0, 1.0], [2.0, 5.0]]), t.signal.windows, []
+    for dim in (0, 1):
+        seen += [*x.max(dim=t.tensor(dim)), *t.min(x, dim=t.tensor(dim), keepdim=True), t.max(x, t.tensor(dim))]
+    for name, values in {
+        "normal_": (1.0, 2.0), "exponential_": (2.0,), "cauchy_": (1.0, 2.0), "log_normal_": (0.5, 0.5),
+        "geometric_": (0.25,),
+    }.items():  # fmt: skip
+        for made in (values, [t.tensor(value) for value in values]):
+            t.manual_seed(0)
+            seen.append(getattr(t.empty(3), name)(*made))
+    seen += [windows.exponential(4, tau=t.tensor(2)), windows.gaussian(4, std=t.tensor(0.5))]
+    return [*seen, windows.exponential(4, center=t.tensor(1.0), sym=False), windows.kaiser(4, beta=t.tensor(2.0))]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -179,8 +179,8 @@ def check_indices(shape, indices, pattern):
 
 
 def nonzero(xp, x):
-    """The positions of the nonzero elements, one per row."""
+    """The positions of the nonzero elements, one per row; the coordinates along a dimension lie side by side."""
     if not x.ndim:
         return xp.zeros((int(bool(x)), 0), np.int64)
     found = xp.nonzero(x)
-    return xp.stack(found, 1) if len(found) > 1 else found[0].reshape(-1, 1)
+    return xp.stack(found).T if len(found) > 1 else found[0].reshape(-1, 1)

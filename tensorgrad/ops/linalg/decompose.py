@@ -35,6 +35,7 @@ from tensorgrad.ops.linalg.linalg import (
 )
 from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.ops.rearrange import constant_pad_nd
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
@@ -700,7 +701,10 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver: str | None = None, ou
     m, n = input._array.shape[-2:]
     if rcond is not None and (rcond < 0 or (driver == "gelsd" and not 0 < rcond < 1)):
         rcond = dtypes.finfo(input.dtype).eps  # as in LAPACK
-    solution = matmul(pinv(input, rtol=rcond), right)
+    found = nt(right.transpose(-2, -1), pinv(input, rtol=rcond))  # column by column, as LAPACK leaves it,
+    if m > n:  # which has other numbers below the solution
+        found = constant_pad_nd(found, (0, m - n)).narrow(-1, 0, n)
+    solution = found.transpose(-2, -1)
     residuals = values = input.new_empty(0, dtype=input.dtype.to_real())
     rank = create.empty(0, dtype=dtypes.int64, device=input.device)
     if driver != "gels":
@@ -711,6 +715,6 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver: str | None = None, ou
     if finds_residuals and (driver == "gels" or input.is_meta or bool((whole(rank) == n).all())):
         error = matmul(input, solution) - right
         residuals = (conj(error) * error).sum(-2).real if error.is_complex() else (error * error).sum(-2)
-    solution = solution.squeeze(-1) if vector else solution
+    solution = found.squeeze(-2) if vector else solution
     cls = return_type("linalg_lstsq")
     return named(cls, (solution, residuals, rank, values), out, lstsq)

@@ -315,8 +315,13 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
         if dims > min(a.dim(), b.dim()):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         left, right = list(range(-dims, 0)), list(range(dims))
-    else:
+    elif isinstance(dims, tuple | list):
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    else:
+        raise RuntimeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, "
+            f"but got dims={dims}"
+        )
     if len(left) != len(right):
         raise RuntimeError("both dimension lists should have same length")
     if a.dtype is not b.dtype:
@@ -584,6 +589,7 @@ def _euclidean_tangent(first_t, second_t, first, second, out):
 _euclidean = op(
     "euclidean_distances(first, second)",
     _euclidean_kernel,
+    strides="rows",
     batch="broadcast",
     first=_euclidean_first,
     jvp=_euclidean_tangent,
@@ -601,6 +607,7 @@ _euclidean = op(
 _differing = op(
     "differing(difference)",
     lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
+    strides="rows",
     batch="leading",
     difference=lambda g, difference_shape: g.new_zeros(difference_shape),
     jacobian="zero",

@@ -19,7 +19,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import no_dimensions
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles
-from tensorgrad.ops.linalg.matmul import matmul, tn
+from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -107,8 +107,9 @@ def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
     _check_product(input, tau)
     m, n = input._array.shape[-2:]
     V = _vectors(input[..., : tau._array.shape[-1]])
-    eye = create.eye(m, n, dtype=input.dtype, device=input.device)
-    result = eye - matmul(V, _inner(V, tau, adjoint(V[..., :n, :])))
+    eye = create.eye(n, m, dtype=input.dtype, device=input.device)
+    result = eye - nt(_inner(V, tau, adjoint(V[..., :n, :])).transpose(-2, -1), V)
+    result = result.transpose(-2, -1)  # column by column, as LAPACK leaves it
     return store_out("householder_product", out, result)
 
 
@@ -176,8 +177,11 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     other = input3 if left else adjoint(input3)
     V = _vectors(input[..., : input2._array.shape[-1]])
     inner = _inner_adjoint if transpose == left else _inner
-    result = other - matmul(V, inner(V, input2, tn(conj(V), other)))
-    result = result if left else adjoint(result)
+    inside = inner(V, input2, tn(conj(V), other))
+    if left:  # column by column, as LAPACK leaves it
+        result = (other.transpose(-2, -1).contiguous() - nt(inside.transpose(-2, -1), V)).transpose(-2, -1)
+    else:
+        result = adjoint(other.contiguous() - matmul(V, inside))
     return store_out("ormqr", out, result)
 
 

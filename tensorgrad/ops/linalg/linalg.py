@@ -490,7 +490,8 @@ def triangular_solve(
     check_system("triangular_solve", input, A)
     matrices, upper = (A.transpose(-2, -1), not upper) if transpose else (A, upper)
     lead = matmul_kernels.broadcast_lead(A._array.shape[:-2], input._array.shape[:-2])
-    copy = A.expand((*lead, *A._array.shape[-2:])).clone()
+    copy = A.expand((*lead, *A._array.shape[-2:])).transpose(-2, -1).clone(memory_format="contiguous")
+    copy = copy.transpose(-2, -1)  # column by column, as LAPACK leaves it
     results = solve_triangles(matrices, input, upper, unitriangular), copy
     cls = return_type("triangular_solve")
     return named(cls, results, out, triangular_solve)

@@ -50,7 +50,7 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
         rest >>= 1
         square = matmul(square, square) if rest else square
     if result is None:
-        result = input.clone().copy_(identity(input))
+        result = input.clone(memory_format="contiguous").copy_(identity(input))
     elif result is input:
         result = input.clone()
     return store_out("matrix_power", out, result)

@@ -43,6 +43,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     dtype = dtypes.result_type_of((x1._array, x2._array))
     if dtype.category != dtypes.FLOATING:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {scalar_type(dtype)}")
+    if eps < 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps:g}")
     if x1._array.shape != x2._array.shape:
         x1, x2 = broadcast_tensors(x1, x2)
     x1, x2 = x1.to(dtype), x2.to(dtype)

@@ -440,7 +440,10 @@ def _torch_batch_norm(
 
 
 @composite("function")
-def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
+def native_batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+    training: bool, momentum: float, eps: float, *, out=None,
+):  # fmt: skip
     """Returns the result of `batch_norm`, and in training the means and reciprocal deviations (else empty tensors).
 
     >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])

@@ -33,6 +33,7 @@ from tensorgrad.ops.shape import ints, listed
 from tensorgrad.rows.switches import DISPATCH
 from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
+from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import RESHAPED, Tensor, wrap
 
@@ -542,7 +543,8 @@ def is_pinned(self: Tensor, device=None) -> bool:
     """
     _deprecated_device("is_pinned", device)
     cuda = _cuda() if self.is_cpu else None
-    return cuda is not None and cuda.is_locked(self._array)
+    array = self._array
+    return cuda is not None and cuda.is_locked(array.values if isinstance(array, SparseArray) else array)
 
 
 @composite("method")
@@ -585,7 +587,10 @@ def pin_memory(self: Tensor, device=None) -> Tensor:
         raise RuntimeError("Cannot access accelerator device when none is available.")
     if self.is_pinned():
         return self
-    return wrap(cuda.locked(self._array))
+    array = self._array
+    if isinstance(array, SparseArray):
+        return wrap(array.of_parts(*map(cuda.locked, array.parts())))
+    return wrap(cuda.locked(array))
 
 
 def _deprecated_device(name: str, device) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import dtype
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.complex import view_as_complex, view_as_real
 from tensorgrad.ops.copy import clone
@@ -30,6 +31,12 @@ def _copying(name: str, viewing=None) -> None:
     composite("function", "method" if name == "narrow" else "function")(function)
 
 
+def _view(input: Tensor, *args, **kwargs) -> Tensor:
+    """Returns `input.view(…)`, for a shape that no view can have that of a copy."""
+    sized = not any(isinstance(value, dtype) for value in (*args, *kwargs.values()))
+    return Tensor.view(input.contiguous() if sized else input, *args, **kwargs)
+
+
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """Returns the view `input[..., start:end:step, ...]` at dimension `dim`."""
     shape = input._array.shape
@@ -43,10 +50,11 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
 
 for _name in (
     "as_strided", "detach", "diagonal", "expand", "narrow", "select", "split", "split_with_sizes", "squeeze",
-    "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+    "t", "transpose", "unbind", "unfold", "unsqueeze",
 ):  # fmt: skip
     _copying(_name)
 _copying("permute", permute)
+_copying("view", _view)
 _copying("alias", alias_of)
 _copying("slice", _slice)
 _copying("view_as_complex", view_as_complex)

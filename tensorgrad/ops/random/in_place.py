@@ -142,7 +142,7 @@ def _of(name: str) -> str:
 
 
 @composite("method")
-def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator=None) -> Tensor:
     """Fills the tensor with samples from a normal distribution.
 
     Args:
@@ -155,7 +155,6 @@ def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).normal_(mean=10.0, std=0.1)
     tensor([10.1541,  9.9707,  9.7821])
     """
-    check_numbers("normal_", mean=mean, std=std)
     _positive("normal", "std", std, False)
     check_floating(self._array.dtype, "normal_kernel_cpu")
     return _normal(self, (mean, std), generator)
@@ -192,7 +191,7 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
 
 
 @composite("method")
-def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator=None) -> Tensor:
     """Fills the tensor with samples from an exponential distribution with rate `lambd`.
 
     Raises:
@@ -202,7 +201,6 @@ def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).exponential_(0.5)
     tensor([7.0167, 2.4608, 1.2301])
     """
-    check_numbers("exponential_", lambd=lambd)
     _continuous("Exponential", self, dtypes.SCALAR_TYPES)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
@@ -218,7 +216,7 @@ def _continuous(name: str, tensor: Tensor, names: dict[str, str]) -> None:
 
 
 @composite("method")
-def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
+def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator=None) -> Tensor:
     """Fills the tensor with samples from a Cauchy distribution.
 
     Raises:
@@ -228,14 +226,13 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).cauchy_()
     tensor([10.5977,  0.7648, -0.1283])
     """
-    check_numbers("cauchy_", median=median, sigma=sigma)
     _positive("cauchy_", "sigma", sigma)
     _continuous("Cauchy", self, dtypes.C_TYPES)
     return _cauchy(self, (median, sigma), generator)
 
 
 @composite("method")
-def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator=None) -> Tensor:
     """Fills the tensor with samples from a log-normal distribution: exponentials of normal samples.
 
     Raises:
@@ -245,7 +242,6 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).log_normal_(0.0, 0.5)
     tensor([2.1608, 0.8635, 0.3364])
     """
-    check_numbers("log_normal_", mean=mean, std=std)
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     check_floating(self._array.dtype, "log_normal_cpu", complex_too=False)
@@ -253,7 +249,7 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
 
 
 @composite("method")
-def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
+def geometric_(self: Tensor, p: float, *, generator=None) -> Tensor:
     """Fills the tensor with samples from a geometric distribution: the number of trials up to the first success.
 
     Raises:
@@ -263,7 +259,6 @@ def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
     >>> torch.empty(5).geometric_(0.5)
     tensor([1., 1., 2., 1., 1.])
     """
-    check_numbers("geometric_", p=p)
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     if self.dtype is dtypes.bool or self.is_complex():

@@ -21,6 +21,7 @@ from tensorgrad.errors import check_of_64_bits, no_dimensions, wrap_dim
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
 from tensorgrad.ops.shape import ints
+from tensorgrad.rows.strides import of_copy
 from tensorgrad.tensor import Tensor
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -34,15 +35,27 @@ def _resized_shape(x, dim: int, size: int) -> tuple:
     return (*x.shape[:dim], size, *x.shape[dim + 1 :])
 
 
-def _laid_out(x, dim, last: tuple = ()):
+def _laid_out(x, dim, last: tuple = (), strides: tuple = ()):
     """The dimensions of a transform, outermost first in memory: those transformed are innermost, in the order of the
-    input's strides."""
+    strides, which are the input's unless given."""
+    strides = strides or x.strides
     others = [d for d in range(x.ndim) if d not in dim and d not in last]
-    return [*sorted(others, key=lambda d: -x.strides[d]), *sorted(dim, key=lambda d: -x.strides[d]), *last]
+    return [*sorted(others, key=lambda d: -strides[d]), *sorted(dim, key=lambda d: -strides[d]), *last]
 
 
-def _real_laid_out(x, dim, *rest):
-    return _laid_out(x, dim[:-1], tuple(dim[-1:]))
+def _real_laid_out(x, dim, normalization, onesided, forward):
+    """The same of a transform of real numbers. PyTorch transforms several dimensions to a full spectrum as complex
+    numbers, in a copy, and to the conjugate of half of one (`ihfftn`) in two steps, the last dimension first."""
+    if len(dim) == 1 or (onesided and forward):
+        return _laid_out(x, dim[:-1], dim[-1:])
+    if not onesided:
+        return _laid_out(x, dim, strides=of_copy(x.shape, tuple([s // x.itemsize for s in x.strides])))
+    first = _laid_out(x, (), dim[-1:])
+    return [*(d for d in first if d not in dim[:-1]), *(d for d in first if d in dim[:-1])]
+
+
+def _half_laid_out(x, dim, *rest):
+    return _laid_out(x, dim[:-1], dim[-1:])
 
 
 fft_c2c = op("fft_c2c(input, dim: any, normalization: int, forward: bool)", "fft.c2c", batch="leading", linear="input",
@@ -57,7 +70,7 @@ fft_r2c = op("fft_r2c(input, dim: any, normalization: int, onesided: bool, forwa
              (_resized_shape(x, dim[-1], x.shape[dim[-1]] // 2 + 1) if onesided else x.shape, _complex_like(x)),
              where=())  # fmt: skip
 fft_c2r = op("fft_c2r(input, dim: any, normalization: int, size: int, forward: bool)", "fft.c2r", linear="input",
-             batch="leading", strides=_real_laid_out,
+             batch="leading", strides=_half_laid_out,
              input=lambda g, dim, normalization, size, forward:
              weigh_half(fft_r2c(g, dim, normalization, True, not forward), dim[-1], size, 2.0),
              shape=lambda x, dim, normalization, size, forward:

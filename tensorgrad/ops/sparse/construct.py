@@ -15,7 +15,7 @@ import tensorgrad.kernels.sparse.table  # noqa: F401  registers the kernels
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
-from tensorgrad.errors import typename
+from tensorgrad.errors import check_flags, typename
 from tensorgrad.layouts import AnyLayout
 from tensorgrad.ops.create import LEGACY, resolve_device, tensor
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
@@ -54,9 +54,11 @@ def _index_array(t: Tensor) -> np.ndarray:
     return np.array(t._array, order="C")
 
 
-def _finished(values: Tensor, array: Any, requires_grad: bool) -> Tensor:
-    """The new tensor: differentiable with respect to its values."""
+def _finished(values: Tensor, array: Any, requires_grad: bool, pin_memory: bool) -> Tensor:
+    """The new tensor: differentiable with respect to its values, unless they move to pinned memory."""
+    check_flags(pin_memory=pin_memory, requires_grad=requires_grad)
     made = _of_values(values, wrap(array))
+    made = made.pin_memory() if pin_memory else made
     return made.requires_grad_() if requires_grad and made.is_leaf else made
 
 
@@ -89,8 +91,8 @@ def sparse_coo_tensor(
         shape = _shape(size if indices is None else indices, name)
         found = dtypes.DEFAULT.floating if dtype is None else dtype
         _on_cpu(name, device)
-        made = wrap(COOArray.without_elements(shape, found.numpy))
-        return made.requires_grad_(requires_grad)
+        empty = COOArray.without_elements(shape, found.numpy)
+        return _finished(wrap(empty.values), empty, requires_grad, pin_memory)
     if values is None or indices is None:
         raise TypeError(
             f"{name}() received an invalid combination of arguments: expected indices and values, or a size"
@@ -126,7 +128,7 @@ def sparse_coo_tensor(
         found_keys = keys(where, shape)
         if not (found_keys[1:] > found_keys[:-1]).all():
             raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
-    return _finished(given, pattern, requires_grad)
+    return _finished(given, pattern, requires_grad, pin_memory)
 
 
 def _shape(size: Any, name: str) -> tuple[int, ...]:
@@ -217,7 +219,7 @@ def sparse_compressed_tensor(
     shape = _shape(size, name) if size is not None else _least_shape(kind, lines, places, given._array)
     checked = checks.on if check_invariants is None else bool(check_invariants)
     check_compressed(kind, lines, places, given._array, shape, in_order=checked)
-    return _finished(given, kind(lines, places, given._array, shape), requires_grad)
+    return _finished(given, kind(lines, places, given._array, shape), requires_grad, pin_memory)
 
 
 def _least_shape(kind: Any, lines: np.ndarray, places: np.ndarray, values: np.ndarray) -> tuple[int, ...]:
