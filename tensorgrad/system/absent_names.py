@@ -19,7 +19,6 @@ from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE", "FOUND"
 
-_BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
 _CORE = "an entry to PyTorch's C++ core: torch.ops has the operators that libraries define"
 _EXPORT = "save the state_dict, or the program with torch.export"
@@ -61,8 +60,7 @@ MISSING: dict[str, str] = {
         Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
         ThroughputBenchmark TracingState TupleType Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
-        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
-        bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
+        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
         cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
         cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
         cudnn_is_acceptable dsmm empty_quantized export
@@ -297,7 +295,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.float4_e2m1fn_x2": (REFUSES, "torchao", "NumPy has no numbers of fewer than eight bits"),
     "torch.fx._compatibility.compatibility": (SAME, "nni, torchrec", "it only marks functions"),
     "torch.fx.experimental.proxy_tensor.disable_proxy_modes_tracing": (MADE, "optimum, brevitas", "no_proxy_modes"),
     "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
@@ -310,13 +307,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.fx.passes.utils.source_matcher_utils.get_source_partitions": (REFUSES, "executorch, nncf", _SOURCES),
     "torch.fx.traceback.annotate_fn": (SAME, "torchtitan", _COMPILED),
     "torch.fx.traceback.preserve_node_meta": (REFUSES, "optimum, torchao", _COMPILED),
-    "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int3": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int4": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.jit._recursive.ConcreteTypeStore": (MADE, "nni, torchani", "TypeStore"),
     "torch.jit._recursive.concrete_type_store": (MADE, "nni, torchani", "type_store"),
     "torch.jit._state._clear_class_state": (NOTHING, "nni, torchani", _SCRIPTED),
@@ -333,8 +323,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.optim.optimizer._use_grad_for_differentiable": (MADE, "timm, axolotl", "with_gradients_if_differentiable"),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.quint2x4": (REFUSES, "tensordict", _BITS),
-    "torch.quint4x2": (REFUSES, "tensordict", _BITS),
     "torch.serialization.default_restore_location": (MADE, "fairseq", "restore_location"),
     "torch.set_vital": (NOTHING, "torchdata", "nothing is counted about how a program runs"),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -347,13 +335,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.testing._internal.common_utils.run_tests": (FOUND, "libraries' tests", "tensorgrad.testing.case.run_tests"),
     "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
     "torch.testing._internal.optests.opcheck": (MADE, "torchvision's tests", "opcheck"),
-    "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint4": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint5": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint6": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.utils._sympy.functions.FloorDiv": (REFUSES, "deepspeed, torchtitan", _SYMBOLIC),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
     "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
