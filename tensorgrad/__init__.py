@@ -175,7 +175,7 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded on first use
-    "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_tensor", "_tensor_str", "_utils",
+    "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_subclasses", "_tensor", "_tensor_str", "_utils",
     "accelerator", "ao", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func",
     "export", "functional",
     "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
