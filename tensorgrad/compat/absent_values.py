@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -311,7 +312,7 @@ def __getattr__(name: str) -> Any:
     """`FloorDiv`, a function of sympy, which need not be installed."""
     if name != "FloorDiv":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import sympy
+    sympy: Any = importlib.import_module("sympy")
 
     class FloorDiv(sympy.Function):
         """base // divisor of symbolic integers: a number if both are, and simplified where it divides exactly."""
@@ -347,13 +348,13 @@ def __getattr__(name: str) -> Any:
             whole = [term for term in terms if divisor.is_Integer and (term / divisor).is_integer]
             if whole:
                 return cls(base - sympy.Add(*whole), divisor) + sympy.Add(*whole) / divisor
-            above, below = sympy.fraction(sympy.cancel(base / divisor))
+            above, below = sympy.fraction(sympy.together(sympy.cancel(base / divisor)))
             if below == 1:
                 return above
             return None if (above, below) == (base, divisor) else cls(above, below)
 
         def _sympystr(self, printer: Any) -> str:
-            base, divisor = (printer.parenthesize(part, self.precedence) for part in self.args)
+            base, divisor = (printer.parenthesize(part, 999.5) for part in self.args)
             return f"({base}//{divisor})"
 
     globals()["FloorDiv"] = FloorDiv

@@ -78,7 +78,7 @@ def _stack() -> list[dict[str, Any]]:
     frames: list[dict[str, Any]] = []
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith("tensorgrad"):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in ("tensorgrad", "cupy"):
             code = frame.f_code
             frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
         frame = frame.f_back
@@ -172,7 +172,8 @@ def _snapshot(device: Any = None, augment_with_fx_traces: bool = False) -> dict[
     cupy = module()
     history = _STATE.history
     count = cupy.cuda.runtime.getDeviceCount() if is_initialized() else 0
-    segments, traces = [], [[] for _ in range(count)]
+    segments: list[dict[str, Any]] = []
+    traces: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     if history is not None:
         for address, block in sorted(list(history.live.items()), key=lambda item: item[0]):
             one = {

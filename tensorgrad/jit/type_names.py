@@ -165,12 +165,12 @@ class ListType(_OfOne):
     """
 
     @property
-    def annotation_str(self) -> str:  # type: ignore[override,valid-type]
+    def annotation_str(self) -> str:  # type: ignore[override]
         """The type as an annotation of Python."""
         return f"List[{self._element.annotation_str}]"
 
     @property
-    def _written(self) -> str:  # type: ignore[override,valid-type]
+    def _written(self) -> str:  # type: ignore[override]
         return f"{self._element._written}[]"
 
     @staticmethod
@@ -208,12 +208,12 @@ class OptionalType(_OfOne):
     """A value or `None`."""
 
     @property
-    def annotation_str(self) -> str:  # type: ignore[override,valid-type]
+    def annotation_str(self) -> str:  # type: ignore[override]
         """The type as an annotation of Python."""
         return f"Optional[{self._element.annotation_str}]"
 
     @property
-    def _written(self) -> str:  # type: ignore[override,valid-type]
+    def _written(self) -> str:  # type: ignore[override]
         return f"{self._element._written}?"
 
     @staticmethod
@@ -239,12 +239,12 @@ class TupleType(JitType):
     containedTypes = elements
 
     @property
-    def annotation_str(self) -> str:  # type: ignore[override,valid-type]
+    def annotation_str(self) -> str:  # type: ignore[override]
         """The type as an annotation of Python."""
         return f"Tuple[{', '.join(t.annotation_str for t in self._elements) or '()'}]"
 
     @property
-    def _written(self) -> str:  # type: ignore[override,valid-type]
+    def _written(self) -> str:  # type: ignore[override]
         return f"({', '.join(t._written for t in self._elements)})"
 
 
@@ -267,10 +267,10 @@ class DictType(JitType):
         return [self._key, self._value]
 
     @property
-    def annotation_str(self) -> str:  # type: ignore[override,valid-type]
+    def annotation_str(self) -> str:  # type: ignore[override]
         """The type as an annotation of Python."""
         return f"Dict[{self._key.annotation_str}, {self._value.annotation_str}]"
 
     @property
-    def _written(self) -> str:  # type: ignore[override,valid-type]
+    def _written(self) -> str:  # type: ignore[override]
         return f"Dict({self._key._written}, {self._value._written})"

@@ -362,8 +362,8 @@ def test_the_history_of_memory(device, tmp_path):
     actions = [(event["action"], event["addr"] == address) for event in made["device_traces"][0]]
     assert actions == [("alloc", True), ("alloc", False), ("free_requested", True), ("free_completed", True)]
     first = made["device_traces"][0][0]
-    assert first["size"] == MIB and first["frames"][0]["name"] == "test_the_history_of_memory"
-    assert first["frames"][0]["filename"] == __file__
+    mine = next(frame for frame in first["frames"] if frame["filename"] == __file__)  # the emulator's are before
+    assert first["size"] == MIB and mine["name"] == "test_the_history_of_memory"
     (segment,) = made["segments"]
     assert segment["address"] == y.data_ptr() and segment["blocks"][0]["requested_size"] == 100
     memory._dump_snapshot(tmp_path / "snapshot.pickle")

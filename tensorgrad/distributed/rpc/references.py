@@ -35,7 +35,7 @@ class _Kept:
 
 
 _lock = forks.lock()
-_ended: SimpleQueue = SimpleQueue()  # (agent, owner, key) of references that are gone
+_ended: SimpleQueue[tuple[Any, WorkerInfo, Key]] = SimpleQueue()  # (agent, owner, key) of references that are gone
 _counting: list[threading.Thread] = []
 
 
@@ -80,7 +80,7 @@ def _count_off() -> None:
     """Tells owners of references that are gone, as long as this process has an agent."""
     while True:
         found, owner, key = _ended.get()
-        if found is not STATE.agent:
+        if found is None or found is not STATE.agent:
             continue
         if owner == found.info:
             _kept(key, -1)
