@@ -193,6 +193,26 @@ _ELSEWHERE = {
     "vmap": "tensorgrad.func",
     "while_loop": "tensorgrad.control_flow",
     "quantize": "tensorgrad.quantized",
+    **dict.fromkeys(
+        (
+            "AnyType",
+            "BoolType",
+            "ComplexType",
+            "DictType",
+            "FloatType",
+            "IntType",
+            "ListType",
+            "NoneType",
+            "NumberType",
+            "OptionalType",
+            "ScriptMethod",
+            "ScriptObject",
+            "StringType",
+            "TensorType",
+            "TupleType",
+        ),
+        "tensorgrad.jit.type_names",
+    ),
 }  # likewise; single names
 
 from tensorgrad import amp, checks, serialization, tensor_types

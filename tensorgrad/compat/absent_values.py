@@ -309,7 +309,11 @@ def scaled_mm(
 
 
 def __getattr__(name: str) -> Any:
-    """`FloorDiv`, a function of sympy, which need not be installed."""
+    """`FloorDiv`, a function of sympy, and `BuildExtension`, a command of setuptools, which need not be installed."""
+    if name == "BuildExtension":
+        from tensorgrad.compat.build_extension import BuildExtension
+
+        return BuildExtension
     if name != "FloorDiv":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     sympy: Any = importlib.import_module("sympy")

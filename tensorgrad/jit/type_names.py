@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tensorgrad.jit.functions import ScriptMethod
+from tensorgrad.jit.objects import Instance as ScriptObject
+
 __all__ = [
     "AnyType", "BoolType", "ComplexType", "DictType", "FloatType", "IntType", "JitType", "ListType", "NoneType",
-    "NumberType", "OptionalType", "StringType", "TensorType", "TupleType",
+    "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StringType", "TensorType", "TupleType",
 ]  # fmt: skip
 
 

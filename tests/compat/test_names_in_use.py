@@ -34,6 +34,24 @@ def test_folders_of_extensions(tmp_path, monkeypatch):
     assert absent_values.build_directory("other", True).startswith(str(tmp_path / "cache" / "torch_extensions" / "py3"))
 
 
+def test_setup_scripts_that_have_nothing_of_pytorchs_to_compile():
+    setuptools = pytest.importorskip("setuptools")
+    command = absent_values.BuildExtension
+    made = setuptools.Distribution({"name": "x", "cmdclass": {"build_ext": command.with_options(use_ninja=False)}})
+    built = made.get_command_obj("build_ext")
+    built.ensure_finalized()
+    built.run()  # nothing
+    assert isinstance(built, command) and built.get_ext_filename("a.b").startswith(os.path.join("a", "b."))
+    plain = command.with_options(no_python_abi_suffix=True)(setuptools.Distribution())
+    plain.ensure_finalized()
+    assert plain.get_ext_filename("b").count(".") == 1
+    extension = setuptools.Extension("a.b", [], extra_compile_args={"cxx": ["-O2"], "nvcc": ["-O3"]})
+    plain.extensions, plain.build_extension, plain.compiler = [extension], lambda extension: None, None
+    plain.check_extensions_list = lambda extensions: None
+    plain.build_extensions()
+    assert extension.extra_compile_args == ["-O2", "-DTORCH_EXTENSION_NAME=b"]
+
+
 def test_kernels_by_dispatch_key():
     torch = pytest.importorskip("torch")
     for name in ("aten::relu", "aten::add.Tensor", "aten::absolute"):
@@ -51,9 +69,10 @@ def test_kernels_by_dispatch_key():
 
 @pytest.mark.parametrize("name", (
     "_C.ScriptMethod", "_C.ScriptObject", "FloatType", "TensorType", "_ops.HigherOrderOperator", "cuda.MemPool",
-    "_subclasses.fake_tensor.FakeTensorMode.from_tensor", "_guards.detect_fake_mode", "distributed.rpc.init_rpc",
-    "fx.experimental.symbolic_shapes.ShapeEnv", "fx.passes.fake_tensor_prop.FakeTensorProp", "int4", "quint4x2",
-    "utils._sympy.functions.FloorDiv", "cuda.memory._snapshot", "fx.traceback.preserve_node_meta",
+    "utils.cpp_extension.BuildExtension.with_options", "_subclasses.fake_tensor.FakeTensorMode.from_tensor", "int4",
+    "_guards.detect_fake_mode", "distributed.rpc.init_rpc", "fx.experimental.symbolic_shapes.ShapeEnv", "quint4x2",
+    "fx.passes.fake_tensor_prop.FakeTensorProp", "utils._sympy.functions.FloorDiv", "cuda.memory._snapshot",
+    "fx.traceback.preserve_node_meta",
 ))  # fmt: skip
 def test_they_are_here(name):
     assert found(f"torch.{name}").state == PRESENT
