@@ -669,3 +669,11 @@ class _Ops(ModuleType):
 
 
 ops = _Ops()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HigherOrderOperator":  # rarely needed
+        from tensorgrad.library.higher_order import HigherOrderOperator
+
+        return HigherOrderOperator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

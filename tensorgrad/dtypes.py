@@ -24,14 +24,25 @@ class dtype:
     True
     """
 
-    __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
+    __slots__ = ("_numpy", "_signed", "category", "is_complex", "is_floating_point", "itemsize", "name")
 
     def __init__(self, name: str, itemsize: builtins.int, category: builtins.int):
         self.name, self.itemsize, self.category = name, itemsize, category
-        self.is_floating_point = category == FLOATING
+        self.is_floating_point = category == FLOATING or name.startswith("float4")
         self.is_complex = category == COMPLEX
-        self.is_signed = name not in ("bool", "float8_e8m0fnu") and not name.startswith(("uint", "quint"))
-        self._numpy = None if name in _OF_ML_DTYPES or name in _STORED else np.dtype(name)
+        unsigned = name in ("bool", "float8_e8m0fnu") or name.startswith(("uint", "quint"))
+        self._signed = None if name.startswith("bits") or "int4x2" in name or "int2x4" in name else not unsigned
+        self._numpy = None if name in _OF_ML_DTYPES or name in _STORED or name in _BITS else np.dtype(name)
+
+    @property
+    def is_signed(self) -> builtins.bool:
+        """Whether there are negative values. Raises: RuntimeError for types without a meaning, such as bits8."""
+        if self._signed is None:
+            quantized = self.name[0] == "q"
+            raise RuntimeError(
+                "isSignedType not supported for quantized types" if quantized else "Bits types are undefined"
+            )
+        return self._signed
 
     @property
     def numpy(self) -> np.dtype:
@@ -46,6 +57,8 @@ class dtype:
                     f"{self}: integers that stand for other numbers have a scale and a zero point; such tensors are "
                     "made by quantize_per_tensor and quantize_per_channel"
                 )
+            if self in BITS:
+                return _of_bits(self)
             try:
                 import ml_dtypes
             except ImportError:
@@ -54,7 +67,7 @@ class dtype:
                 ) from None
             self._numpy = np.dtype(getattr(ml_dtypes, self.name))
             if self in FLOAT8:
-                for notice in ON_FLOAT8:
+                for notice in ON_STORED:
                     notice()
             FROM_NUMPY[self._numpy] = self
         return self._numpy
@@ -64,7 +77,9 @@ class dtype:
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> dtype:
-        """Returns the complex type whose parts can hold values of this type."""
+        """Returns the complex type whose parts can hold values of this type. Raises: RuntimeError if there is none."""
+        if self in BITS:
+            raise RuntimeError(f"Unknown Complex ScalarType for {SCALAR_TYPES[self.name]}")
         return complex128 if self.name in ("float64", "complex128") else complex64
 
     def __repr__(self) -> str:
@@ -78,6 +93,11 @@ BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 _FLOAT8_NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _OF_ML_DTYPES = ("bfloat16", *_FLOAT8_NAMES)
 _STORED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}  # the integers behind the quantized types
+_BITS = {  # those that types of fewer than eight bits, or of bits without a meaning, are stored in
+    **{f"{sign}int{n}": "uint8" for sign in ("u", "") for n in range(1, 8)},
+    **dict.fromkeys(("bits1x8", "bits2x4", "bits4x2", "bits8", "float4_e2m1fn_x2", "quint4x2", "quint2x4"), "uint8"),
+    "bits16": "uint16",
+}
 
 bool = dtype("bool", 1, BOOL)
 uint8 = dtype("uint8", 1, INTEGER)
@@ -104,6 +124,23 @@ QUANTIZED = qint8, quint8, qint32 = tuple(
     dtype(name, np.dtype(stored).itemsize, INTEGER) for name, stored in _STORED.items()
 )  # integers that stand for other numbers (storage/quantized.py)
 
+_IN_ORDER = (
+    uint1, uint2, uint3, uint4, uint5, uint6, uint7, int1, int2, int3, int4, int5, int6, int7,
+    bits1x8, bits2x4, bits4x2, bits8, float4_e2m1fn_x2, quint4x2, quint2x4, bits16,
+) = tuple(
+    dtype(name, np.dtype(stored).itemsize, INTEGER) for name, stored in _BITS.items()
+)  # fmt: skip
+BITS = frozenset(_IN_ORDER)  # to store bytes that libraries interpret: they are viewed and moved, and not converted
+
+
+def _of_bits(kind: dtype) -> np.dtype:
+    """The dtype of arrays of such a type: a structure of one field, in which nothing computes."""
+    made = kind._numpy = np.dtype([(kind.name, _BITS[kind.name])])
+    FROM_NUMPY[made] = kind
+    for notice in ON_STORED:
+        notice()
+    return made
+
 
 def _refuse(cls, *args, **kwargs):
     raise TypeError("cannot create 'torch.dtype' instances")
@@ -111,7 +148,7 @@ def _refuse(cls, *args, **kwargs):
 
 dtype.__new__ = _refuse  # all of them exist now
 
-ON_FLOAT8: list = []  # called when one of them is used (dispatch/float8.py)
+ON_STORED: list = []  # called when a type that only stores values is used (dispatch/stored_types.py)
 
 WIDE_UNSIGNED = (uint16, uint32, uint64)  # they do not promote with other integers
 ALL = (
@@ -130,9 +167,12 @@ C_TYPES = {  # their C++ names, used in other messages
 }  # fmt: skip
 SCALAR_TYPES |= {name: name.capitalize() for name in _FLOAT8_NAMES}
 C_TYPES |= {name: f"c10::{name.capitalize()}" for name in _FLOAT8_NAMES}
-SCALAR_TYPES |= {"qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32"}
-C_TYPES |= {name: f"c10::{name}" for name in _STORED}
-BY_NAME = {d.name: d for d in (*ALL, *FLOAT8, *QUANTIZED)}
+SCALAR_TYPES |= {name: name.replace("quint", "QUInt").replace("qint", "QInt") for name in _STORED}
+SCALAR_TYPES |= {
+    name: name.replace("uint", "UInt").replace("q", "Q") if "uint" in name else name.capitalize() for name in _BITS
+}
+C_TYPES |= {name: f"c10::{name}" for name in (*_STORED, *_BITS)}
+BY_NAME = {d.name: d for d in (*ALL, *FLOAT8, *QUANTIZED, *_IN_ORDER)}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 # The dtype of their arrays: NumPy's of a structure whose only field says which they are.
 OF_QUANTIZED = {d: np.dtype([(d.name, _STORED[d.name])]) for d in QUANTIZED}
@@ -233,7 +273,7 @@ def set_default_dtype(d: dtype) -> None:
     torch.float64
     >>> torch.set_default_dtype(torch.float32)
     """
-    if d in FLOAT8:
+    if d in FLOAT8 or d is float4_e2m1fn_x2:
         raise TypeError(f"couldn't find storage object {SCALAR_TYPES[d.name]}Storage")
     if d.__class__ is not dtype or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
@@ -282,6 +322,8 @@ class _Promotion(dict):
                 "Promotion for Float8 Types is not supported, attempted to promote "
                 f"{' and '.join(SCALAR_TYPES[d.name] for d in meant)}"
             )
+        if any(d in BITS for d in meant):
+            raise RuntimeError(f"Promotion from {' and '.join(SCALAR_TYPES[d.name] for d in meant)} is unsupported.")
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
             f"{' and '.join(SCALAR_TYPES[d.name] for d in meant)}"
@@ -296,7 +338,7 @@ PROMOTION = _Promotion(
 )
 
 
-PROMOTION.update(((d, d), d) for d in FLOAT8)
+PROMOTION.update(((d, d), d) for d in (*FLOAT8, *BITS))
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -322,7 +364,8 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     >>> torch.can_cast(torch.double, torch.float), torch.can_cast(torch.float, torch.int)
     (True, False)
     """
-    return as_dtype(from_, "can_cast").category <= as_dtype(to, "can_cast").category
+    source, target = as_dtype(from_, "can_cast"), as_dtype(to, "can_cast")
+    return source.category <= target.category or (target in BITS and not source.is_complex)
 
 
 def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
@@ -387,6 +430,8 @@ class finfo:
         d = as_dtype(type or DEFAULT.floating, "finfo").to_real()
         if not d.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d!r}'")
+        if d in BITS:
+            raise NotImplementedError(f"\"max\" not implemented for '{SCALAR_TYPES[d.name]}'")
         if d.name in _LIMITS:
             limits = _LIMITS[d.name]
         else:
@@ -413,7 +458,7 @@ class iinfo:
 
     def __init__(self, type: dtype):
         type = as_dtype(type, "iinfo")
-        if type.category != INTEGER:
+        if type.category != INTEGER or type in BITS:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type!r}'")
         info = np.iinfo(type.numpy)
         self.dtype, self.bits = type.name, type.itemsize * 8

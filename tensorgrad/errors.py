@@ -394,6 +394,8 @@ def check_number(value, dtype: dtypes.dtype) -> None:
         fits = dtype.category == dtypes.COMPLEX or value.imag == 0
         value = value.real
     if dtype.category == dtypes.INTEGER:
+        if dtype in dtypes.BITS:
+            raise NotImplementedError(f"\"fill_cpu\" not implemented for '{dtypes.scalar_type(dtype)}'")
         info = dtypes.iinfo(dtype)
         low = info.min if dtype.is_signed or value.__class__ is float else -info.max  # small negative integers wrap
         fits = fits and low <= value <= info.max

@@ -114,7 +114,7 @@ def format_tensor(
     *,
     dtype_name: str,
     default_dtype_names,
-    device: str = "cpu",
+    device: str | None = None,
     requires_grad: bool = False,
     grad_fn: str | None = None,
     tangent: str | None = None,
@@ -131,7 +131,7 @@ def format_tensor(
         dtype_name: Its dtype as PyTorch names it, such as "bfloat16".
         default_dtype_names: Dtypes to leave out: {"int64", "bool", the default float, its complex type}.
             (While the default is a 16-bit float, PyTorch takes "complex64" for its complex type.)
-        device: Shown as `device='cuda:0'` unless "cpu".
+        device: Shown as `device='cuda:0'` unless "cpu", which is the default; "meta" is that of meta tensors.
         requires_grad: Shown as `requires_grad=True` if there is no `grad_fn`.
         grad_fn: The class name of the graph node, shown as `grad_fn=<AddBackward0>`.
         tangent: The text of its tangent in forward mode.
@@ -156,8 +156,9 @@ def format_tensor(
     suffixes = []
     if PRINT_OPTIONS.shape:
         suffixes.append(f"shape={shape}")
-    if is_meta or device != "cpu":
-        suffixes.append(f"device='{'meta' if is_meta else device}'")
+    device = device or ("meta" if is_meta else "cpu")
+    if device != "cpu":
+        suffixes.append(f"device='{device}'")
     # The size is printed if the values cannot show it; PyTorch does so for every tensor when `edgeitems` is 0.
     if is_meta or (len(shape) != 1 if empty else not PRINT_OPTIONS.edgeitems):
         suffixes.append(f"size={shape}")
@@ -391,8 +392,13 @@ def tensor_repr(tensor, contents: str | None = None) -> str:
         return _of_parts(tensor, prefix, grad_fn)
     if storage is QuantizedStorage:
         return _of_integers(tensor, prefix)
+    empty = storage.device_type == "meta"  # also if the tensor says that it is on another device
+    names = tensor._array.dtype.names
+    written = names is None or empty or contents or not tensor.numel()
+    if not written and (names[0] != "float4_e2m1fn_x2" or not tensor.ndim):
+        tensor.reshape(-1)[0].item()  # raises: such values have no text
     return format_tensor(
-        None if tensor.is_meta or contents else tensor._array if storage.xp else storage.to_host(tensor._array),
+        None if empty or contents else tensor._array if storage.xp else storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),
@@ -400,7 +406,7 @@ def tensor_repr(tensor, contents: str | None = None) -> str:
         grad_fn=grad_fn,
         tangent=LOCAL.transforms[-1].tangent_shown(tensor) if LOCAL.transforms else None,
         prefix=prefix,
-        is_meta=tensor.is_meta,
+        is_meta=empty,
         shape=tuple(tensor.shape),
         contents=contents,
     )

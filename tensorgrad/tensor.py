@@ -350,7 +350,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if SLOW or array.__class__ is not np.ndarray:
             array = self._storage.number_on_host(array)
-        return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
+        return array.item() if array.dtype.isbuiltin == 1 else _unusual_item(array)
 
     def tolist(self) -> Any:
         """Returns the values as nested lists of Python scalars; a scalar for a 0-dimensional tensor.
@@ -359,6 +359,8 @@ class Tensor(TensorMethods):
         [[1, 2], [3, 4]]
         """
         host = self._storage.to_host(self._array)
+        if host.dtype.names is not None:
+            raise RuntimeError("load_scalar: invalid type")
         return (host.astype(np.float32) if host.dtype.isbuiltin == 2 else host).tolist()  # 2: of ml_dtypes
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
@@ -388,6 +390,8 @@ class Tensor(TensorMethods):
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                     "host memory first."
                 )
+        if self._array.dtype.kind == "V" and self._array.dtype.names is not None:
+            raise TypeError(f"Got unsupported ScalarType {dtypes.scalar_type(self)}")
         return self._storage.to_host(self._array)
 
     def __array__(self, dtype=None, copy=None):
@@ -742,6 +746,14 @@ def tensors_in(values, around: tuple = ()):
             yield value
         elif isinstance(value, list | tuple) and not any(value is outer for outer in around):
             yield from tensors_in(value, (*around, value))
+
+
+def _unusual_item(array: np.ndarray) -> int | float | bool:
+    """The only element of an array whose type is not NumPy's own. Raises: NotImplementedError for bits."""
+    if array.dtype.names is not None:
+        kind = dtypes.SCALAR_TYPES[array.dtype.names[0]]
+        raise NotImplementedError(f"\"_local_scalar_dense_cpu\" not implemented for '{kind}'")
+    return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
 
 def differentiable(dtype: np.dtype) -> bool:

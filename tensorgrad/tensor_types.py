@@ -69,7 +69,10 @@ def types(device: str = "cpu") -> dict[str, TensorType]:
     True
     """
     if device not in _made:
-        names = [name for name in SCALAR_TYPES if not name.startswith(("complex", "float8"))]
+        names = [
+            name for name in SCALAR_TYPES
+            if not name.startswith(("complex", "float8")) and dtypes.BY_NAME[name] not in dtypes.BITS
+        ]  # fmt: skip
         made = [TensorType(dtypes.BY_NAME[name], device) for name in names]
         _made[device] = {t.__name__: t for t in made}
     return _made[device]

@@ -256,6 +256,8 @@ def grad(
             gradient = position.new_zeros(position.shape, requires_grad=create_graph) if materialize_grads else None
         elif isinstance(position, Tensor) and position.is_nested:
             gradient = position._with(gradient)  # type: ignore[attr-defined]
+        elif hasattr(position, "_as_gradient"):  # a class of tensors says what a gradient of one is
+            gradient = position._as_gradient(gradient)
         elif not create_graph:
             gradient = _writable(gradient)
         results.append(gradient)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -220,6 +221,42 @@ class TritonSettings:
     cudagraph_trees = unique_kernel_names = True
 
 
+class PlainSizes:
+    """`torch.fx.experimental.symbolic_shapes.ShapeEnv`, made to let sizes be symbols: here they stay numbers.
+
+    >>> from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    >>> from torch._subclasses.fake_tensor import FakeTensorMode
+    >>> FakeTensorMode(shape_env=ShapeEnv(assume_static_by_default=True)).from_tensor(torch.ones(2, 3)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings  # accepted for compatibility
+        self.guards: list[Any] = []  # what holds of the symbols: nothing, as there are none
+
+
+def build_directory(name: str, verbose: bool = False) -> str:
+    """Returns the folder of an extension, which is created: in $TORCH_EXTENSIONS_DIR, or where caches are.
+
+    Args:
+        name: the extension's name.
+        verbose: whether the folder is printed.
+    """
+    import os
+    import sys
+
+    root = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if root is None:
+        cache = os.environ.get("XDG_CACHE_HOME", os.path.join(os.path.expanduser("~"), ".cache"))
+        version = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}_cpu"
+        root = os.path.join(cache, "torch_extensions", version)
+    if verbose:
+        print(f"Using {root} as PyTorch extensions root...", file=sys.stderr)
+    folder = os.path.join(root, name)
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
 class TypeStore:
     """The types of scripted modules, which programs forget to free memory: none is kept here."""
 
@@ -269,3 +306,61 @@ def scaled_mm(
     if scale_result is not None and dtype in FLOAT8:
         product = product / scale_result
     return product.to(dtype)
+
+
+def __getattr__(name: str) -> Any:
+    """`FloorDiv`, a function of sympy, and `BuildExtension`, a command of setuptools, which need not be installed."""
+    if name == "BuildExtension":
+        from tensorgrad.compat.build_extension import BuildExtension
+
+        return BuildExtension
+    if name != "FloorDiv":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    sympy: Any = importlib.import_module("sympy")
+
+    class FloorDiv(sympy.Function):
+        """base // divisor of symbolic integers: a number if both are, and simplified where it divides exactly."""
+
+        nargs = (2,)
+        precedence = 35  # lower than that of an addition: brackets are written around it
+        is_integer = True
+
+        @property
+        def base(self) -> Any:
+            """What is divided."""
+            return self.args[0]
+
+        @property
+        def divisor(self) -> Any:
+            """What it is divided by."""
+            return self.args[1]
+
+        @classmethod
+        def eval(cls, base: Any, divisor: Any) -> Any:
+            """Returns the quotient, if it is known."""
+            if divisor.is_zero:
+                raise ZeroDivisionError("division by zero")
+            if base.is_zero:
+                return sympy.S.Zero
+            if divisor == 1:
+                return base
+            if base.is_Integer and divisor.is_Integer:
+                return sympy.Integer(int(base) // int(divisor))
+            if isinstance(base, cls):
+                return cls(base.args[0], base.args[1] * divisor)
+            terms = sympy.Add.make_args(base)
+            whole = [term for term in terms if divisor.is_Integer and (term / divisor).is_integer]
+            if whole:
+                return cls(base - sympy.Add(*whole), divisor) + sympy.Add(*whole) / divisor
+            above, below = sympy.fraction(sympy.together(sympy.cancel(base / divisor)))
+            if below == 1:
+                return above
+            return None if (above, below) == (base, divisor) else cls(above, below)
+
+        def _sympystr(self, printer: Any) -> str:
+            base, divisor = (printer.parenthesize(part, 999.5) for part in self.args)
+            return f"({base}//{divisor})"
+
+    globals()["FloorDiv"] = FloorDiv
+    FloorDiv.__module__ = "torch.utils._sympy.functions"
+    return FloorDiv

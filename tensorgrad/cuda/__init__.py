@@ -2,7 +2,7 @@
 
     devices.py   the GPUs, the current one, and synchronization
     streams.py   streams and events
-    memory.py    memory in use, reserved and free
+    memory.py    memory in use, reserved and free; memory_pools.py: pools of a program's own
     random.py    random number generators
     runtime.py   what programs call by the names of CUDA's runtime
     amp.py, comm.py, graphs.py, jiterator.py, nvtx.py, profiler.py, queries.py   PyTorch's smaller modules
@@ -16,6 +16,7 @@ from __future__ import annotations
 from tensorgrad.cuda.devices import *
 from tensorgrad.cuda.graphs import *
 from tensorgrad.cuda.memory import *
+from tensorgrad.cuda.memory_pools import *
 from tensorgrad.cuda.queries import *
 from tensorgrad.cuda.random import *
 from tensorgrad.cuda.runtime import *

@@ -10,6 +10,9 @@ from collections import OrderedDict
 from typing import Any
 
 from tensorgrad.cuda.devices import index_of, is_initialized, module, module_or_none
+from tensorgrad.cuda.memory_history import _dump_snapshot as _dump_snapshot
+from tensorgrad.cuda.memory_history import _record_memory_history as _record_memory_history
+from tensorgrad.cuda.memory_history import _snapshot as _snapshot
 from tensorgrad.errors import AcceleratorError, warn
 from tensorgrad.storage.cuda import capture, memory
 from tensorgrad.storage.cuda.memory import OutOfMemoryError

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Literal, Protocol, TypeAlias, overload
 
-from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 registers itself
+from tensorgrad.dispatch import generate, inplace, stored_types  # noqa: F401  stored_types registers itself
 from tensorgrad.dispatch.shapes import meta_kernel
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.errors import wrap_dim, wrap_dims

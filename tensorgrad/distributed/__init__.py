@@ -50,6 +50,7 @@ _later(
         "nn",
         "optim",
         "pipelining",
+        "rpc",
         "run",
         "tensor",
         "utils",

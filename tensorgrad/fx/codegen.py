@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorgrad
+from tensorgrad.fx import _pytree as fx_pytree
 from tensorgrad.fx.node import Node, _get_qualified_name, _type_repr, is_enum
 from tensorgrad.fx.torch_functions import public_name
 from tensorgrad.utils import _pytree
@@ -38,7 +39,7 @@ inplace_methods = {
 # Names that generated code may use without an import.
 _PREDEFINED = {
     "inf": float("inf"), "nan": float("nan"), "NoneType": type(None), "torch": tensorgrad,
-    "device": tensorgrad.device, "pytree": _pytree,
+    "device": tensorgrad.device, "pytree": _pytree, "fx_pytree": fx_pytree,
 }  # fmt: skip
 
 
@@ -78,7 +79,7 @@ class Namespace:
             return True
         if hasattr(builtins, name):
             return obj is not getattr(builtins, name)
-        return (name in _PREDEFINED or name == "fx_pytree") and obj is not _PREDEFINED.get(name)
+        return name in _PREDEFINED and obj is not _PREDEFINED[name]
 
     def associate_name_with_obj(self, name: str, obj: Any) -> None:
         """Says that a name that is in use stands for an object."""

@@ -11,6 +11,8 @@ from tensorgrad.fx.codegen import CodeGen, Namespace, PythonCode
 from tensorgrad.fx.codegen import magic_methods as magic_methods
 from tensorgrad.fx.codegen import reflectable_magic_methods as reflectable_magic_methods
 from tensorgrad.fx.node import Argument, Node, Target, map_arg, nodes_in
+from tensorgrad.fx.pytree_codegen import _PyTreeCodeGen as _PyTreeCodeGen
+from tensorgrad.fx.pytree_codegen import _PyTreeInfo as _PyTreeInfo
 from tensorgrad.fx.torch_functions import node_name
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]

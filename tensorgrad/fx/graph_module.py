@@ -169,6 +169,9 @@ class GraphModule(Module):
 
     def recompile(self) -> PythonCode:
         """Makes `forward` of the graph. To be called after every change of the graph. Returns the code."""
+        info = getattr(self._graph._codegen, "pytree_info", None)
+        if info is not None:  # its code asks how arguments and results are nested
+            self._in_spec, self._out_spec = info.in_spec, info.out_spec
         code = self._graph.python_code(root_module="self")
         self._code = code.src
         type(self).forward = _forward_from_src(code.src, code.globals)

@@ -9,6 +9,7 @@ from tensorgrad.fx.graph import Graph
 from tensorgrad.fx.graph_module import GraphModule
 from tensorgrad.fx.node import Argument, Node, Target, map_aggregate, map_arg
 from tensorgrad.fx.proxy import Proxy
+from tensorgrad.fx.traceback import preserve_node_meta, set_current_meta
 from tensorgrad.nn import Module
 
 __all__ = ["Interpreter", "Transformer"]
@@ -85,8 +86,9 @@ class Interpreter:
 
     def run_node(self, n: Node) -> Any:
         """Runs one node: calls the method named like its kind."""
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        with set_current_meta(n):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the next input, or its default."""
@@ -197,7 +199,9 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """Returns the new module."""
-        result = super().run(enable_io_processing=False)
+        with preserve_node_meta():
+            result = super().run(enable_io_processing=False)
         if result is not None:
-            self.new_graph.output(map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a))
+            made = self.new_graph.output(map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a))
+            made.meta.update(list(self.graph.nodes)[-1].meta)
         return GraphModule(self.module, self.new_graph)

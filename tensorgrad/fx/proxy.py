@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import tensorgrad
+from tensorgrad.fx import traceback
 from tensorgrad.fx.codegen import magic_methods, reflectable_magic_methods
 from tensorgrad.fx.graph import Graph
 from tensorgrad.fx.node import Argument, Node, Target, base_types, map_aggregate
@@ -59,7 +60,9 @@ class TracerBase:
         type_expr: Any = None,
     ) -> Node:
         """Adds a node to the graph. A tracer of your own may check or change it here."""
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        traceback.hand_over(made)
+        return made
 
     def proxy(self, node: Node) -> Proxy:
         """Returns what stands for the value of a node."""

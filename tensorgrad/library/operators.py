@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad
-from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
+from tensorgrad._ops import MADE_OF_OTHERS, OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.library import derivatives
 from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
 from tensorgrad.library.schema import FunctionSchema
 from tensorgrad.overriding import function_classes, function_modes
 from tensorgrad.rows.switches import DISPATCH, LOCAL
+from tensorgrad.storage.stubs import BY_DEVICE
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
@@ -251,6 +252,28 @@ def exists_as_a_row(qualname: str) -> bool:
     """Whether an operator of that name is one of ours, with a derivative and a shape rule of its own."""
     namespace, _, name = qualname.partition("::")
     return hasattr(getattr(ops, namespace), name.partition(".")[0]) and qualname not in DEFINED
+
+
+def has_kernel(qualname: str, key: Any) -> bool:
+    """Returns whether an operator has a kernel for a dispatch key: `torch._C._dispatch_has_kernel_for_dispatch_key`.
+
+    PyTorch's own operators run on the CPU, the meta device and, if there is a GPU, on that; those that are made of
+    others have a kernel for all devices.
+
+    Raises:
+        RuntimeError: If there is no such operator.
+
+    >>> from tensorgrad.library.operators import has_kernel
+    >>> has_kernel("aten::relu", "CPU"), has_kernel("aten::relu", "MPS"), has_kernel("aten::absolute", "CPU")
+    (True, False, False)
+    """
+    name = name_of(key)
+    if not exists_as_a_row(qualname):
+        operator = find(qualname)
+        return name in operator.kernels or (name == "Meta" and operator.fake is not None)
+    if qualname.partition("::")[2].partition(".")[0] in MADE_OF_OTHERS:
+        return name == IMPLICIT
+    return name in ("CPU", "Meta", *(["CUDA"] if "cuda" in BY_DEVICE else []))
 
 
 def add(schema: FunctionSchema, where: str) -> Operator:

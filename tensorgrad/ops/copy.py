@@ -103,7 +103,8 @@ def _format_of(input: Tensor, memory_format) -> str | None:
 
 def _cast_kernel(xp, x, dtype):
     order = "C" if 0 in x.strides else "K"  # expanded arrays become dense
-    return STORAGES[x.__class__].cast(x, dtype.numpy, order)
+    wanted = dtype.numpy  # (first: it may change how the storage converts)
+    return STORAGES[x.__class__].cast(x, wanted, order)
 
 
 _cast = op("to_copy(input, dtype: dtype)", _cast_kernel, input=lambda g: g, backward_name="ToCopyBackward0",
@@ -566,6 +567,9 @@ def zero_(self: Tensor) -> Tensor:
     if array.__class__ is not np.ndarray and isinstance(array, CompressedArray) and not self.requires_grad:
         self._storage.bump()
         array.take(array.zeros())  # nothing is stored then
+        return self
+    if array.dtype.kind == "V" and array.dtype.names is not None:
+        self.view(dtypes.uint16 if array.itemsize == 2 else dtypes.uint8).zero_()
         return self
     return _fill_in_place(self, 0)
 

@@ -165,6 +165,8 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
     shape = _first_lengths(data)
     if 0 in shape:  # the siblings of an empty sequence are not checked
         return np.empty(shape, (dtype or dtypes.DEFAULT.floating).numpy)
+    if dtype in dtypes.BITS:
+        raise RuntimeError("store_scalar: invalid type")
     if shape:
         if data.__class__ is list and isinstance(data[0], np.ndarray):
             warn(
@@ -553,6 +555,8 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
             if 0 in shape:
                 raise RuntimeError("Stride calculation overflowed") from None
             raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from None
+        if value and array.dtype.names is not None:
+            raise NotImplementedError(f"\"fill_cpu\" not implemented for '{scalar_type(dtype)}'")
     elif device.type == "meta":
         array = storage_class(device).empty(shape, dtype.numpy, device)
     else:
@@ -568,6 +572,8 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
 def _of_ones(shape, dtype):
     """`np.ones`, whose checks of arguments take longer than filling a small array."""
     array = np.empty(shape, dtype)
+    if dtype.kind == "V" and dtype.names is not None:
+        raise NotImplementedError(f"\"fill_cpu\" not implemented for '{scalar_type(dtypes.from_numpy_dtype(dtype))}'")
     array.fill(1)
     return array
 
@@ -913,7 +919,7 @@ def arange(
         dtype = _dtype_of(out, dtype, device=device)
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
-    if dtype is dtypes.bool or dtype.is_complex:
+    if dtype is dtypes.bool or dtype.is_complex or dtype in dtypes.BITS:
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
     if dtype is dtypes.int64:  # the arguments are truncated first
         start, end, step, whole = int(start), int(end), int(step), True

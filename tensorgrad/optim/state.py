@@ -33,6 +33,8 @@ def state_scalar(value: float, p: Tensor, group: dict[str, Any], on_device: bool
     fused = group.get("fused")
     dtype = torch.float64 if torch.get_default_dtype() == torch.float64 and not fused else torch.float32
     device = p.device if on_device or fused or group.get("capturable") else "cpu"
+    if device == "cpu":
+        return torch.tensor(float(value), dtype=dtype)
     return torch.full((), float(value), dtype=dtype, device=device)
 
 

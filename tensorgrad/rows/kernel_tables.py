@@ -25,7 +25,7 @@ from tensorgrad.system.missing_names import suggestion
 # Where kernels come from, in the order of asking. Those before "general" may decline a call by returning
 # `NotImplemented`: then the next one is asked. Of the others, the first that there is takes every call.
 ORDER = (
-    "float8",  # refuses these types, which store values only: dispatch/float8.py
+    "stored",  # refuses types that store values only: dispatch/stored_types.py
     "registered",  # by a program: `OpDispatch.register`
     "compiled",  # for large arrays on the CPU: kernels/compiled/table.py
     "device",  # written for a device or a layout: kernels/cuda/table.py, kernels/sparse/table.py

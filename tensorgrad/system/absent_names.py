@@ -19,21 +19,19 @@ from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE", "FOUND"
 
-_BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
 _CORE = "an entry to PyTorch's C++ core: torch.ops has the operators that libraries define"
 _EXPORT = "save the state_dict, or the program with torch.export"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
-_FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_FUNCTIONAL = "what is written in place is seen where programs are recorded (torch.compile)"
 _GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
-_HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
+_HISTORY = "open what torch.cuda.memory._dump_snapshot writes in the viewer at pytorch.org/memory_viz"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _MATCHER = "use torch.fx.replace_pattern"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
-_POOL = "there is one pool of memory for each GPU"
-_RPC = "use the collectives of torch.distributed"
+_RPC = "gradients do not flow through remote calls: use torch.distributed.nn"
 _SCRIPTED = "what torch.jit.script compiles is kept by the functions and modules alone"
 _SHARDED = "use torch.distributed.tensor.DTensor"
 _SOURCES = "nodes of graphs do not remember the functions that they come from"
@@ -46,46 +44,39 @@ _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr
 # are not repeated.
 MISSING: dict[str, str] = {
     "": """
-        AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
-        BenchmarkExecutionStats Block BoolType BufferDict CallStack Capsule ClassType Code CompilationUnit
-        CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
-        DeserializationStorageContext DeviceObjType DictType
-        DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard ExecutionPlan FatalError
-        FileCheck FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor
-        InferredType IntType InterfaceType JITException ListType LiteScriptModule LockingLogger LoggerBase
-        ModuleDict Node NoneType NoopLogger NumberType OperatorInfo OptionalType ParameterDict PyObjectType
-        PyTorchFileWriter QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage
-        QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
-        ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
-        ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
-        Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
-        ThroughputBenchmark TracingState TupleType Type UnionType Use Value
+        AVG AggregationType AliasDb Argument ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats
+        Block BufferDict CallStack Capsule ClassType Code CompilationUnit CompleteArgumentSpec
+        ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext
+        DeviceObjType DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard
+        ExecutionPlan FatalError FileCheck FunctionSchema Future FutureType Gradient Graph GraphExecutorState
+        IODescriptor InferredType InterfaceType JITException LiteScriptModule LockingLogger LoggerBase
+        ModuleDict Node NoopLogger OperatorInfo ParameterDict PyObjectType PyTorchFileWriter QInt32Storage
+        QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction
+        ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator
+        ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule Storage StorageBase
+        Stream StreamObjType SymBoolType SymIntType ThroughputBenchmark TracingState Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
-        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
-        bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
-        cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
-        cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
-        cudnn_is_acceptable dsmm empty_quantized export
-        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit ccol_indices_copy
+        choose_qparams_optimized classes classproperty col_indices_copy cpp crow_indices_copy
+        cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
+        cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable dsmm
+        empty_quantized export fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
-        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float8_e4m3fn float8_e4m3fnuz
-        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork
-        get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
-        import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
-        is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
+        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float8_e4m3fn float8_e4m3fnuz float8_e5m2
+        float8_e5m2fnuz float8_e8m0fnu fork get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl
+        has_openmp has_spectral hsmm hspmm import_ir_module import_ir_module_from_buffer indices_copy
+        init_num_threads is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
         merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
         miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
         miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
         mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
         parse_schema parse_type_comment prepare_multiprocessing_environment
-        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
-        quantized_batch_norm quantized_gru quantized_gru_cell
+        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 quantized_batch_norm quantized_gru quantized_gru_cell
         quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
-        quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_
-        row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
-        set_autocast_xla_enabled smm sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size
-        thread_safe_generator unify_type_list values_copy wait
-        windows
+        quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_ row_indices_copy saddmm
+        set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled smm
+        sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size thread_safe_generator
+        unify_type_list values_copy wait windows
     """,
     "autograd": """
         DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState
@@ -95,15 +86,15 @@ MISSING: dict[str, str] = {
     "cuda": """
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage
         ComplexFloatStorage DeferredCudaCallError DoubleStorage FloatStorage GreenContext HalfStorage IntStorage
-        LongStorage MemPool ShortStorage caching_allocator_disabled caching_allocator_enable change_current_allocator
+        LongStorage ShortStorage caching_allocator_disabled caching_allocator_enable change_current_allocator
         classproperty current_blas_handle current_solver_handle gds green_contexts has_half has_magma
         host_memory_stats_as_nested_dict memory_snapshot nccl reset_accumulated_host_memory_stats
-        reset_peak_host_memory_stats sparse tunable use_mem_pool
+        reset_peak_host_memory_stats sparse tunable
     """,
     "distributed": """
         AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions
         GatherOptions GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
-        ScatterOptions algorithms autograd c10d_logger config remote_device rpc
+        ScatterOptions algorithms autograd c10d_logger config remote_device
     """,
     "jit": """
         Attribute CompilationUnit Future ONNXTracedModule RecursiveScriptClass
@@ -124,16 +115,11 @@ MISSING: dict[str, str] = {
 
 # name -> (what it is, the libraries that import it, what to do or know instead; of VALUE and MADE: see above)
 ABSENT: dict[str, tuple[str, str, Any]] = {
-    "torch.FloatType": (REFUSES, "torchrl, torchrec", _EXPORT),
-    "torch.TensorType": (REFUSES, "fairseq, detectron2", _EXPORT),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
-    "torch._C.ScriptMethod": (REFUSES, "brevitas, nni", _EXPORT),
-    "torch._C.ScriptObject": (REFUSES, "torchao, brevitas", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._C._GLIBCXX_USE_CXX11_ABI": (VALUE, "setup scripts of flash-attention, detectron2", True),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._debug_set_autodiff_subgraph_inlining": (NOTHING, "Megatron-LM, NeMo", _EXPORT),
-    "torch._C._dispatch_has_kernel_for_dispatch_key": (REFUSES, "torchao, deepspeed", _CORE),
     "torch._C._distributed_c10d.FileStore": (
         FOUND, "libraries of training", "tensorgrad.distributed.stores.file_store.FileStore"),
     "torch._C._distributed_c10d.GradBucket": (
@@ -153,7 +139,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C._distributed_c10d.Work": (
         FOUND, "libraries of training", "tensorgrad.distributed.work.Work"),
     "torch._C._distributed_c10d._SymmetricMemory": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
-    "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
+    "torch._C._distributed_rpc.PyRRef": (FOUND, "torchrl", "tensorgrad.distributed.rpc.references.PyRRef"),
     "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
     "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
@@ -213,8 +199,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
         FOUND, "programs", "tensorgrad.func.make_functional.make_functional"),
     "torch._functorch.make_functional.make_functional_with_buffers": (
         FOUND, "programs", "tensorgrad.func.make_functional.make_functional_with_buffers"),
-    "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
-    "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
+    "torch._guards.active_fake_mode": (FOUND, "tensordict", "tensorgrad._subclasses.fake_tensor.active_fake_mode"),
+    "torch._guards.detect_fake_mode": (FOUND, "transformers", "tensorgrad._subclasses.fake_tensor.detect_fake_mode"),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.inline_asm_elementwise.inline_asm_elementwise": (REFUSES, "torchao", _GPU),
@@ -236,26 +222,18 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
     "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
     "torch._nested_view_from_buffer": (MADE, "tensordict, torchrl", "nested_view_from_buffer"),
-    "torch._ops.HigherOrderOperator": (REFUSES, "torchao, tensordict", _COMPILED),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._prims_common.make_contiguous_strides_for": (MADE, "torchao", "contiguous_strides"),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
     "torch._scaled_mm": (MADE, "torchao, xformers", "scaled_mm"),
-    "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
-    "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
-    "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
-    "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
-    "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
-    "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FAKE),
-    "torch._subclasses.functional_tensor.FunctionalTensorMode": (REFUSES, "optimum, executorch", _FAKE),
+    "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FUNCTIONAL),
+    "torch._subclasses.functional_tensor.FunctionalTensorMode": (REFUSES, "optimum, executorch", _FUNCTIONAL),
     "torch._utils.is_compiling": (NO, "deepspeed, detectron2", _COMPILED),
-    "torch.ao.quantization.fx._decomposed.quantized_decomposed_lib": (REFUSES, "torchao, executorch", _CORE),
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
-    "torch.cuda.MemPool": (REFUSES, "Megatron-LM, apex", _POOL),
     "torch.cuda._lazy_call": (MADE, "deepspeed, fairscale", "when_cuda_is_used"),
     "torch.cuda._memory_viz.profile_plot": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda._memory_viz.segment_plot": (REFUSES, "programs", _HISTORY),
@@ -265,10 +243,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.cuda.amp.autocast_mode.custom_fwd": (FOUND, "programs", "tensorgrad.amp.autocast_mode.custom_fwd"),
     "torch.cuda.amp.grad_scaler.GradScaler": (FOUND, "nerfstudio, composer", "tensorgrad.cuda.amp.GradScaler"),
     "torch.cuda.amp.grad_scaler.OptState": (FOUND, "composer, NeMo", "tensorgrad.amp.grad_scaler.OptState"),
-    "torch.cuda.memory._dump_snapshot": (REFUSES, "torchtune, gsplat", _HISTORY),
-    "torch.cuda.memory._record_memory_history": (REFUSES, "accelerate, torchtune", _HISTORY),
-    "torch.cuda.memory._snapshot": (REFUSES, "composer, torchtnt", _HISTORY),
-    "torch.cuda.use_mem_pool": (REFUSES, "Megatron-LM, apex", _POOL),
     "torch.distributed._all_gather_base": (
         FOUND, "Megatron-LM, fairscale", "tensorgrad.distributed.collectives.gathers.all_gather_into_tensor"),
     "torch.distributed._reduce_scatter_base": (
@@ -288,35 +262,15 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
         FOUND, "accelerate, composer", "tensorgrad.distributed.fsdp.model_states.WRAPPED"),
     "torch.distributed.fsdp._common_utils.clean_tensor_name": (
         FOUND, "composer", "tensorgrad.distributed.fsdp.model_states.clean"),
-    "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
-    "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
-    "torch.distributed.rpc.is_available": (NO, "torchopt", _RPC),
-    "torch.distributed.rpc.remote": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
-    "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
-    "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.float4_e2m1fn_x2": (REFUSES, "torchao", "NumPy has no numbers of fewer than eight bits"),
     "torch.fx._compatibility.compatibility": (SAME, "nni, torchrec", "it only marks functions"),
     "torch.fx.experimental.proxy_tensor.disable_proxy_modes_tracing": (MADE, "optimum, brevitas", "no_proxy_modes"),
-    "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
+    "torch.fx.experimental.symbolic_shapes.ShapeEnv": (MADE, "deepspeed, nnsight", "PlainSizes"),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
-    "torch.fx.graph._PyTreeCodeGen": (REFUSES, "brevitas, executorch", _COMPILED),
     "torch.fx.passes.utils.matcher_utils.InternalMatch": (
         FOUND, "torchao, executorch", "tensorgrad.fx.subgraph_rewriter.InternalMatch"),
     "torch.fx.passes.utils.matcher_utils.SubgraphMatcher": (REFUSES, "torchao, executorch", _MATCHER),
     "torch.fx.passes.utils.source_matcher_utils.SourcePartition": (REFUSES, "executorch, nncf", _SOURCES),
     "torch.fx.passes.utils.source_matcher_utils.get_source_partitions": (REFUSES, "executorch, nncf", _SOURCES),
-    "torch.fx.traceback.annotate_fn": (SAME, "torchtitan", _COMPILED),
-    "torch.fx.traceback.preserve_node_meta": (REFUSES, "optimum, torchao", _COMPILED),
-    "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int3": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int4": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.jit._recursive.ConcreteTypeStore": (MADE, "nni, torchani", "TypeStore"),
     "torch.jit._recursive.concrete_type_store": (MADE, "nni, torchani", "type_store"),
     "torch.jit._state._clear_class_state": (NOTHING, "nni, torchani", _SCRIPTED),
@@ -333,8 +287,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.optim.optimizer._use_grad_for_differentiable": (MADE, "timm, axolotl", "with_gradients_if_differentiable"),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.quint2x4": (REFUSES, "tensordict", _BITS),
-    "torch.quint4x2": (REFUSES, "tensordict", _BITS),
     "torch.serialization.default_restore_location": (MADE, "fairseq", "restore_location"),
     "torch.set_vital": (NOTHING, "torchdata", "nothing is counted about how a program runs"),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -347,21 +299,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.testing._internal.common_utils.run_tests": (FOUND, "libraries' tests", "tensorgrad.testing.case.run_tests"),
     "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
     "torch.testing._internal.optests.opcheck": (MADE, "torchvision's tests", "opcheck"),
-    "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint4": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint5": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint6": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.uint7": (REFUSES, "diffusers, torchao", _BITS),
-    "torch.utils._sympy.functions.FloorDiv": (REFUSES, "deepspeed, torchtitan", _SYMBOLIC),
+    "torch.utils._sympy.functions.FloorDiv": (MADE, "deepspeed, torchtitan", "FloorDiv"),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
-    "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.BuildExtension": (MADE, "setup scripts of libraries", "BuildExtension"),
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
     "torch.utils.cpp_extension.CppExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
-    "torch.utils.cpp_extension._get_build_directory": (REFUSES, "gsplat, nncf", _EXTENSION),
+    "torch.utils.cpp_extension._get_build_directory": (MADE, "gsplat, nncf", "build_directory"),
     "torch.utils.cpp_extension.include_paths": (REFUSES, "torchopt, gsplat", _EXTENSION),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),

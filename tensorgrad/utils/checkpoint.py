@@ -271,12 +271,13 @@ class _Region:
         self.complete = False  # has the first run ended?
         self.traces: tuple | None = ([], []) if debug else None
         self.inputs: Callable = tuple  # returns the arguments of the first run
+        self.again: list[Callable] = []  # what is called before the second
 
     def first_run(self, args: tuple):
         """Runs the function, saving slots instead of tensors. (In forward mode what is recomputed had no tangents.)"""
         if not GRAD.enabled or LOCAL.transforms:
             return self.function(*args, **self.kwargs)
-        self.inputs = _kept(args)
+        self.inputs, self.again = _kept(args), _before_again()
         with saved_tensors_hooks(self.make_slot, self.fetch), self.contexts[0], _traced(self.traces, 0):
             result = self.function(*args, **self.kwargs)
         self.complete = True
@@ -325,6 +326,8 @@ class _Region:
                 raise _Enough
             return tensor
 
+        for prepare in self.again:
+            prepare()
         with contextlib.suppress(_Enough), enable_grad():
             args = self.inputs()
             hooks = saved_tensors_hooks(fill, lambda tensor: tensor)
@@ -420,6 +423,11 @@ class _Keep(Function):
         raise AssertionError("the node that keeps a checkpoint's arguments is not part of any result")
 
 
+def _before_again() -> list[Callable]:
+    """What the hooks around a checkpoint want to be called before it runs again: they may drop what a module needs."""
+    return [pack.again for pack, _ in LOCAL.saved_hooks if hasattr(pack, "again")]
+
+
 def _kept(args: tuple) -> Callable:
     """Returns a function that returns `args`, still attached to the graph. It raises RuntimeError if they were modified
     in the meantime.
@@ -456,7 +464,7 @@ class CheckpointFunction(Function):
         ctx.given = [None if isinstance(a, Tensor) else a for a in args]
         ctx.where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.where])
-        ctx.needed = [args[i].requires_grad for i in ctx.where]
+        ctx.needed, ctx.again = [args[i].requires_grad for i in ctx.where], _before_again()
         with no_grad():
             return function(*args)
 
@@ -471,6 +479,8 @@ class CheckpointFunction(Function):
         args = list(ctx.given)
         for i, tensor, needed in zip(ctx.where, ctx.saved_tensors, ctx.needed, strict=True):
             args[i] = tensor.detach().requires_grad_(needed)
+        for prepare in ctx.again:
+            prepare()
         with _random(ctx.random), autocast_state.again(ctx.autocast), enable_grad():
             outputs = ctx.call(*args)
         outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)

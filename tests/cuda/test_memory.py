@@ -1,6 +1,7 @@
 """Memory of GPUs: what is counted, what happens when there is none left, and what must live until it was used."""
 
 import gc
+import pickle
 
 import pytest
 
@@ -321,3 +322,66 @@ def test_a_training_step_waits_for_nothing(mode, device):
         losses.append(loss.detach())
     mode("default")
     assert losses[-1].item() < losses[0].item()
+
+
+def test_a_pool_of_its_own(device):
+    before = torch.cuda.memory_allocated()
+    pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.empty(MIB, dtype=torch.uint8, device=device)
+        with torch.cuda.use_mem_pool(other):
+            y = torch.empty(MIB, dtype=torch.uint8, device=device)
+    z = torch.empty(MIB, dtype=torch.uint8, device=device)
+    assert torch.cuda.memory_allocated() - before == 3 * MIB
+    assert pool._pool.memory.used_bytes() == other._pool.memory.used_bytes() == MIB
+    assert pool.id != other.id and pool.use_count() == 1 and pool.allocator is None
+    del x, y, z
+    assert torch.cuda.memory_allocated() == before
+    with pytest.raises(NotImplementedError, match="allocator"):
+        torch.cuda.MemPool(object())
+
+
+def test_the_memory_of_a_pool_goes_with_it(device):
+    held = torch.cuda.memory_reserved()
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.zeros(MIB, dtype=torch.uint8, device=device)
+    del pool
+    assert x.sum().item() == 0
+    del x
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() <= held
+
+
+def test_the_history_of_memory(device, tmp_path):
+    memory = torch.cuda.memory
+    memory._record_memory_history()
+    x = torch.empty(MIB, dtype=torch.uint8, device=device)
+    y = torch.empty(100, dtype=torch.uint8, device=device)
+    address = x.data_ptr()
+    del x
+    made = memory._snapshot()
+    actions = [(event["action"], event["addr"] == address) for event in made["device_traces"][0]]
+    assert actions == [("alloc", True), ("alloc", False), ("free_requested", True), ("free_completed", True)]
+    first = made["device_traces"][0][0]
+    mine = next(frame for frame in first["frames"] if frame["filename"] == __file__)  # the emulator's are before
+    assert first["size"] == MIB and mine["name"] == "test_the_history_of_memory"
+    (segment,) = made["segments"]
+    assert segment["address"] == y.data_ptr() and segment["blocks"][0]["requested_size"] == 100
+    memory._dump_snapshot(tmp_path / "snapshot.pickle")
+    assert pickle.loads((tmp_path / "snapshot.pickle").read_bytes())["segments"] == made["segments"]
+    memory._record_memory_history(enabled=None)
+    del y
+    assert len(memory._snapshot()["device_traces"][0]) == 4 and not memory._snapshot()["segments"]
+    memory._record_memory_history("state", context=None, clear_history=True)
+    z = torch.empty(10, device=device)
+    made = memory._snapshot()
+    assert not made["device_traces"][0] and made["segments"][0]["frames"] == [] and z.numel() == 10
+    memory._record_memory_history(max_entries=2, clear_history=True, skip_actions=["free_requested"])
+    for _ in range(3):
+        torch.empty(10, device=device)
+    assert [event["action"] for event in memory._snapshot()["device_traces"][0]] == ["alloc", "free_completed"]
+    memory._record_memory_history(enabled=None)
+    for wrong in ({"enabled": "x"}, {"context": "x"}, {"skip_actions": ["x"]}):
+        with pytest.raises(RuntimeError, match="expected"):
+            memory._record_memory_history(**wrong)

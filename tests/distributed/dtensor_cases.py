@@ -67,6 +67,16 @@ for before, after in itertools.product(places, places):
     assert torch.equal(moved.full_tensor(), x), (before, after)
     assert torch.equal(moved.to_local(), distribute_tensor(x, mesh, after).to_local()), (before, after)
 
+# on another device, or of another dtype, a tensor stays distributed
+for placements in places:
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    assert given.cpu() is given and given.to("cpu") is given
+    for moved in (given.to("meta"), given.to(torch.float32), given.to("cpu", torch.float32), given.to(device="meta")):
+        assert isinstance(moved, DTensor) and moved.placements == given.placements and moved.shape == given.shape
+    assert given.to("meta").is_meta and given.to(torch.float32).dtype is torch.float32
+    given.to(torch.float32).sum().backward()
+    assert given.grad.placements == given.placements and torch.equal(given.grad.full_tensor(), torch.ones(5, 7))
+
 # parameters, gradients and optimizer state
 w = torch.nn.Parameter(distribute_tensor(torch.ones(5, 3), mesh, [Shard(0)] + [Replicate()] * (mesh.ndim - 1)))
 assert isinstance(w, torch.nn.Parameter) and isinstance(w, DTensor) and w.requires_grad

@@ -3,6 +3,7 @@
 import tensorgrad as torch
 import tensorgrad.distributed as dist
 from tensorgrad import nn
+from tensorgrad.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from tensorgrad.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from tensorgrad.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from tensorgrad.distributed.tensor import DTensor
@@ -76,6 +77,18 @@ output = made(x[mine]).sum()
 assert not any(layer._fsdp.group.gathered for layer in made if isinstance(layer, FSDPModule))
 output.backward()
 assert not any(layer._fsdp.group.gathered for layer in made.modules() if isinstance(layer, FSDPModule))
+
+# layers that are computed again in the backward pass, wrapped before they are divided or after
+wanted = losses(model(), x, y, OPTIMIZERS["sgd"])
+for first in (True, False):
+    made = model()
+    for i, layer in enumerate(made):
+        if isinstance(layer, nn.Linear | nn.TransformerEncoderLayer):
+            made[i] = fully_shard(checkpoint_wrapper(layer)) if first else checkpoint_wrapper(fully_shard(layer))
+    got = losses(fully_shard(made), x[mine], y[mine], OPTIMIZERS["sgd"])
+    dist.all_reduce(got, dist.ReduceOp.AVG)
+    assert torch.allclose(got, wanted, rtol=2e-5, atol=2e-5), (first, got, wanted)
+    assert not any(layer._fsdp.group.gathered for layer in made.modules() if isinstance(layer, FSDPModule))
 
 # bfloat16 for computing, float32 for parameters
 policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

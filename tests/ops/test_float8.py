@@ -46,9 +46,9 @@ from tensorgrad.rows import kernel_tables
 
 tensorgrad.finfo(tensorgrad.float8_e4m3fn).max
 tensorgrad.ones(2) + 1
-assert "float8" not in kernel_tables.RULES
+assert "stored" not in kernel_tables.RULES
 tensorgrad.ones(2).to(tensorgrad.float8_e4m3fn)
-assert "float8" in kernel_tables.RULES
+assert "stored" in kernel_tables.RULES
 """
     output_of(program)
 

@@ -65,6 +65,10 @@ def _get_default_device() -> str:
     return tensorgrad.get_default_device().type
 
 
+_JIT = (
+    "AnyType", "BoolType", "ComplexType", "DictType", "FloatType", "IntType", "JitType", "ListType", "NoneType",
+    "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StringType", "TensorType", "TupleType",
+)  # fmt: skip
 _DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
 
 
@@ -85,6 +89,14 @@ def __getattr__(name: str):
         from tensorgrad.library import dispatch_keys
 
         return getattr(dispatch_keys, name)
+    if name in _JIT:
+        from tensorgrad.jit import type_names
+
+        return getattr(type_names, name)
+    if name == "_dispatch_has_kernel_for_dispatch_key":
+        from tensorgrad.library.operators import has_kernel
+
+        return has_kernel
     if name == "Tag":
         from tensorgrad.library.tags import Tag
 
@@ -105,8 +117,10 @@ def __dir__() -> list[str]:
         {
             *globals(),
             *_DISPATCH,
+            *_JIT,
             "PyTorchFileReader",
             "Tag",
+            "_dispatch_has_kernel_for_dispatch_key",
             "_VariableFunctions",
             "_VariableFunctionsClass",
             "_autograd",

@@ -62,12 +62,16 @@ def _hooks(state: State) -> saved_tensors_hooks:
         packed, other = saved
         if packed is None:
             return outer[1](other)
+        gather()
+        return group.unpack(*packed[1:])
+
+    def gather() -> None:
         if not group.gathered:
             group.gather()
             for following in state.backward_prefetch:
                 following.start()
-        return group.unpack(*packed[1:])
 
+    pack.again = gather  # type: ignore[attr-defined]  # for checkpoints within, which save nothing by these hooks
     return saved_tensors_hooks(pack, unpack)
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad
 from tensorgrad._ops import ops
 from tensorgrad.capture import record
 from tensorgrad.fx.graph_module import GraphModule
@@ -13,6 +14,8 @@ from tensorgrad.fx.node import Node, map_arg
 from tensorgrad.library.dispatch_classes import MADE_OF_OTHERS, overload_of
 from tensorgrad.library.operators_of_rows import ROWS
 from tensorgrad.overriding.function_classes import without_defaults
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils._pytree import tree_map_only
 
 __all__ = ["get_proxy_mode", "make_fx"]
 
@@ -26,7 +29,7 @@ def make_fx(f: Callable, decomposition_table: Any = None, tracing_mode: str = "r
     Args:
         f: the function.
         decomposition_table: must be empty: ops are recorded as they run.
-        tracing_mode: must be "real": the function runs on its arguments.
+        tracing_mode: "real", the function runs on its arguments; or "fake", on tensors without values.
         options: accepted for compatibility.
 
     Raises:
@@ -42,11 +45,13 @@ def make_fx(f: Callable, decomposition_table: Any = None, tracing_mode: str = "r
     """
     if decomposition_table:
         raise NotImplementedError("make_fx(): decomposition_table: ops are recorded as they run")
-    if tracing_mode != "real":
-        raise NotImplementedError(f"make_fx(): tracing_mode={tracing_mode!r}: only 'real', which runs the function")
+    if tracing_mode not in ("real", "fake"):
+        raise NotImplementedError(f"make_fx(): tracing_mode={tracing_mode!r}: sizes are plain numbers")
 
     @functools.wraps(f)
     def traced(*args: Any) -> GraphModule:
+        if tracing_mode == "fake":
+            args = tree_map_only(Tensor, _without_values, args)
         module = record(f, *args).graph_module
         for node in module.graph.nodes:
             if node.op == "call_function" and hasattr(node.target, "op"):
@@ -55,6 +60,12 @@ def make_fx(f: Callable, decomposition_table: Any = None, tracing_mode: str = "r
         return module
 
     return traced
+
+
+def _without_values(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape, strides and dtype on the meta device."""
+    made = tensorgrad.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def _name(node: Node) -> None:

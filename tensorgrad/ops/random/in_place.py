@@ -171,7 +171,7 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     >>> torch.empty(5, dtype=torch.int64).random_(1, 7)
     tensor([3, 4, 6, 1, 2])
     """
-    if self.is_complex():
+    if self.is_complex() or self.dtype in dtypes.BITS:
         raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{scalar_type(self)}'")
     if not args and not keywords:
         return _random(self, (), generator)

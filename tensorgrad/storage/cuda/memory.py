@@ -106,15 +106,19 @@ def allocator_of_captures(cupy):
         found = current()
         if found is None:
             return before(size)
-        pool = found.pool.memory
-        try:
-            memory = pool.malloc(size)
-        except cupy.cuda.memory.OutOfMemoryError:
-            memory = _again(cupy, pool, size)
-        COUNTS[memory.device_id].counted(size, cupy.get_default_memory_pool())
-        return memory
+        return from_pool(cupy, found.pool.memory, size)
 
     return allocate, before
+
+
+def from_pool(cupy, pool, size: int):
+    """Allocates from a pool of its own, and counts it."""
+    try:
+        memory = pool.malloc(size)
+    except cupy.cuda.memory.OutOfMemoryError:
+        memory = _again(cupy, pool, size)
+    COUNTS[memory.device_id].counted(size, cupy.get_default_memory_pool())
+    return memory
 
 
 def _allocator(cupy, pool):

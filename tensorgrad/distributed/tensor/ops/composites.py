@@ -35,6 +35,8 @@ ON_PIECES = frozenset((
     "full_like", "is_floating_point", "is_complex", "is_signed", "is_inference", "get_device", "result_type",
     "is_distributed", "zero_", "__pow__", "__pos__", "__invert__", "is_conj", "is_neg",
 ))  # fmt: skip
+# Those that may move the pieces to another device: a tensor stays distributed as it is.
+MOVES = frozenset(("to", "cpu", "cuda"))
 # What runs instead of a composite while something asks for it: `loss_parallel` does.
 INSTEAD: dict[str, Callable[..., Any]] = {}
 # Methods that look at no values, or whose subject is this rank's memory.
@@ -87,6 +89,8 @@ def run(name: str, function: Any, args: tuple, options: dict[str, Any]) -> Any:
     options = {key: value for key, value in options.items() if key != "out"}
     if _in_place(function, name, args, options):
         return _write(function, name, *args, **options)
+    if name in MOVES and isinstance(args[0], DTensor) and len(found) == 1:
+        return _moved(function, args[0], args[1:], options)
     if name in ON_PIECES or (_is_row(name) and not options):
         return NotImplemented
     rule = VIEWS.get(name)
@@ -119,6 +123,13 @@ def on_whole(function: Any, mesh: Any, args: tuple, options: dict[str, Any]) -> 
                 everyones = _replicated(whole.detach(), tensor.device_mesh)
                 tensor._local_tensor.copy_(everyones.redistribute(placements=tensor.placements).to_local())
     return _replicated(result, mesh)
+
+
+def _moved(function: Any, tensor: DTensor, args: tuple, options: dict[str, Any]) -> DTensor:
+    """A tensor whose pieces are on another device, or of another dtype; the tensor itself if nothing changes."""
+    piece = Tensor.as_subclass(tensor, Tensor)
+    made = function(piece, *args, **options)
+    return tensor if made is piece else as_dtensor(made, tensor._spec)
 
 
 def _distributed(args: tuple, options: dict[str, Any], around: tuple = ()) -> list[DTensor]:

@@ -1,0 +1,279 @@
+"""`torch.TensorType`, `torch.ListType` and the like: classes of the types of programs, as PyTorch's core has them.
+
+Programs compare the types that schemas and graphs name with these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tensorgrad.jit.functions import ScriptMethod
+from tensorgrad.jit.objects import Instance as ScriptObject
+
+__all__ = [
+    "AnyType", "BoolType", "ComplexType", "DictType", "FloatType", "IntType", "JitType", "ListType", "NoneType",
+    "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StringType", "TensorType", "TupleType",
+]  # fmt: skip
+
+
+class JitType:
+    """A type. Types are equal if they are written alike.
+
+    Attributes:
+        annotation_str: the type as an annotation of Python.
+    """
+
+    annotation_str: str
+    _written: str
+
+    def kind(self) -> str:
+        """The name of its class."""
+        return type(self).__name__
+
+    def str(self) -> str:
+        """The type as schemas write it."""
+        return self._written
+
+    def isSubtypeOf(self, other: JitType) -> bool:
+        """Whether all values of this type are of another one, too."""
+        if isinstance(other, AnyType):
+            return True
+        if isinstance(other, OptionalType):
+            inner = other.getElementType()
+            return isinstance(self, NoneType) or self == other or self.isSubtypeOf(inner)
+        if isinstance(other, NumberType):
+            return isinstance(self, NumberType | IntType | FloatType | ComplexType)
+        return self == other
+
+    def containedTypes(self) -> list[JitType]:
+        """The types that it is made of."""
+        return []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JitType) and self.annotation_str == other.annotation_str
+
+    def __hash__(self) -> int:
+        return hash(self.annotation_str)
+
+    def __str__(self) -> str:  # type: ignore[valid-type]
+        return self.annotation_str
+
+    __repr__ = __str__
+
+
+class _Plain(JitType):
+    """A type that is not made of others: `get` returns it."""
+
+    _only: ClassVar[Any] = None
+
+    @classmethod
+    def get(cls) -> Any:
+        """Returns the type."""
+        if "_only" not in vars(cls):
+            cls._only = cls()
+        return cls._only
+
+
+class AnyType(_Plain):
+    """Any value.
+
+    >>> torch._C.IntType.get().isSubtypeOf(torch._C.AnyType.get())
+    True
+    """
+
+    annotation_str = _written = "Any"
+
+
+class BoolType(_Plain):
+    """`bool`."""
+
+    annotation_str = _written = "bool"
+
+
+class ComplexType(_Plain):
+    """`complex`."""
+
+    annotation_str = _written = "complex"
+
+
+class FloatType(_Plain):
+    """`float`.
+
+    >>> torch._C.FloatType.get(), torch._C.FloatType.get().kind()
+    (float, 'FloatType')
+    """
+
+    annotation_str = _written = "float"
+
+
+class IntType(_Plain):
+    """`int`."""
+
+    annotation_str = _written = "int"
+
+
+class NoneType(_Plain):
+    """`None`."""
+
+    annotation_str = _written = "NoneType"
+
+
+class NumberType(_Plain):
+    """A number: `int`, `float` or `complex`."""
+
+    annotation_str, _written = "number", "Scalar"
+
+
+class StringType(_Plain):
+    """`str`."""
+
+    annotation_str = _written = "str"
+
+
+class TensorType(_Plain):
+    """`Tensor`.
+
+    >>> torch._C.TensorType.get() == torch._C.ListType.ofTensors().getElementType()
+    True
+    """
+
+    annotation_str = _written = "Tensor"
+
+    @classmethod
+    def getInferred(cls) -> TensorType:
+        """Returns the type."""
+        return cls.get()
+
+
+class _OfOne(JitType):
+    """A type that is made of another one."""
+
+    def __init__(self, a: JitType) -> None:
+        self._element = a
+
+    def getElementType(self) -> JitType:
+        """The type that it is made of."""
+        return self._element
+
+    def containedTypes(self) -> list[JitType]:
+        """The types that it is made of."""
+        return [self._element]
+
+
+class ListType(_OfOne):
+    """A list.
+
+    >>> torch._C.ListType.ofInts(), torch._C.ListType.ofInts().annotation_str
+    (List[int], 'List[int]')
+    """
+
+    @property
+    def annotation_str(self) -> str:  # type: ignore[override]
+        """The type as an annotation of Python."""
+        return f"List[{self._element.annotation_str}]"
+
+    @property
+    def _written(self) -> str:  # type: ignore[override]
+        return f"{self._element._written}[]"
+
+    @staticmethod
+    def ofInts() -> ListType:
+        """A list of integers."""
+        return ListType(IntType.get())
+
+    @staticmethod
+    def ofTensors() -> ListType:
+        """A list of tensors."""
+        return ListType(TensorType.get())
+
+    @staticmethod
+    def ofFloats() -> ListType:
+        """A list of floats."""
+        return ListType(FloatType.get())
+
+    @staticmethod
+    def ofComplexDoubles() -> ListType:
+        """A list of complex numbers."""
+        return ListType(ComplexType.get())
+
+    @staticmethod
+    def ofBools() -> ListType:
+        """A list of bools."""
+        return ListType(BoolType.get())
+
+    @staticmethod
+    def ofStrings() -> ListType:
+        """A list of strings."""
+        return ListType(StringType.get())
+
+
+class OptionalType(_OfOne):
+    """A value or `None`."""
+
+    @property
+    def annotation_str(self) -> str:  # type: ignore[override]
+        """The type as an annotation of Python."""
+        return f"Optional[{self._element.annotation_str}]"
+
+    @property
+    def _written(self) -> str:  # type: ignore[override]
+        return f"{self._element._written}?"
+
+    @staticmethod
+    def ofTensor() -> OptionalType:
+        """A tensor or `None`."""
+        return OptionalType(TensorType.get())
+
+
+class TupleType(JitType):
+    """A tuple of values of certain types.
+
+    >>> torch._C.TupleType([torch._C.IntType.get(), torch._C.TensorType.get()])
+    Tuple[int, Tensor]
+    """
+
+    def __init__(self, a: list[JitType]) -> None:
+        self._elements = list(a)
+
+    def elements(self) -> list[JitType]:
+        """The types of its elements."""
+        return list(self._elements)
+
+    containedTypes = elements
+
+    @property
+    def annotation_str(self) -> str:  # type: ignore[override]
+        """The type as an annotation of Python."""
+        return f"Tuple[{', '.join(t.annotation_str for t in self._elements) or '()'}]"
+
+    @property
+    def _written(self) -> str:  # type: ignore[override]
+        return f"({', '.join(t._written for t in self._elements)})"
+
+
+class DictType(JitType):
+    """A dictionary."""
+
+    def __init__(self, key: JitType, value: JitType) -> None:
+        self._key, self._value = key, value
+
+    def getKeyType(self) -> JitType:
+        """The type of the keys."""
+        return self._key
+
+    def getValueType(self) -> JitType:
+        """The type of the values."""
+        return self._value
+
+    def containedTypes(self) -> list[JitType]:
+        """The types that it is made of."""
+        return [self._key, self._value]
+
+    @property
+    def annotation_str(self) -> str:  # type: ignore[override]
+        """The type as an annotation of Python."""
+        return f"Dict[{self._key.annotation_str}, {self._value.annotation_str}]"
+
+    @property
+    def _written(self) -> str:  # type: ignore[override]
+        return f"Dict({self._key._written}, {self._value._written})"
