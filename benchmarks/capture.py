@@ -7,7 +7,7 @@
 All run in one process, on one thread, and take turns by rounds. A ratio is the median of the rounds' ratios, with the
 first and third quartile. Before that, the results of a compiled and an eager program are compared to the bit, and those
 of torch as in the other tables. Memory is the most that Python and NumPy hold at a time for a step, beyond what they
-held before.
+held before. "Its plan alone" is the plan without the guards that say whether it may run.
 """
 
 from __future__ import annotations
@@ -146,8 +146,12 @@ def measured(
             steps["torch.compile"] = theirs
         except Exception as error:  # whatever its compiler meets on this machine
             print(f"torch.compile: {type(error).__name__}: {error!s:.200}")
+    plans = [plan for kind in region.kinds.values() for _, plan in kind.plans]
+    if plans and not inner and not plans[-1].launches.inputs:
+        steps["its plan alone"] = plans[-1].run
     times = in_turns(steps, rounds, seconds)
-    pairs = {name: ("compiled", name) for name in steps if name != "compiled"}
+    pairs = {name: ("compiled", name) for name in ("eager", "torch", "torch.compile") if name in steps}
+    pairs |= {name: (name, "eager") for name in steps if name == "its plan alone"}
     ratios = {
         name: spread([a / b for a, b in zip(times[ours], times[other], strict=True)])
         for name, (ours, other) in pairs.items()
@@ -177,7 +181,9 @@ def line(title: str, found: Measured, limit: float | None, aim: float | None) ->
     ours, eager = found.seconds["compiled"], found.ratios["eager"]
     wanted = f"{limit:.0f} µs" if limit else f"{aim:.2f}" if aim else "–"
     met = ours * 1e6 <= limit if limit else aim is None or eager[0] <= aim
-    cells = [title, _time(ours), _time(found.seconds["eager"]), _ratio(eager), wanted, "yes" if met else "**no**"]
+    alone = found.ratios.get("its plan alone")
+    cells = [title, _time(ours), _time(found.seconds["eager"]), _ratio(eager), _ratio(alone) if alone else "–", wanted]
+    cells.append("yes" if met else "**no**")
     for other in ("torch", "torch.compile"):
         cells += [_time(found.seconds[other]), _ratio(found.ratios[other])] if other in found.seconds else ["–", "–"]
     held, before = found.memory["compiled"], found.memory["eager"]
@@ -185,8 +191,9 @@ def line(title: str, found: Measured, limit: float | None, aim: float | None) ->
 
 
 HEAD = (
-    "| program | compiled | eager | compiled ÷ eager | aim | met | torch | compiled ÷ torch | torch.compile | "
-    "compiled ÷ torch.compile | memory ÷ eager |\n|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|"
+    "| program | compiled | eager | compiled ÷ eager | its plan alone ÷ eager | aim | met | torch | compiled ÷ torch | "
+    "torch.compile | compiled ÷ torch.compile | memory ÷ eager |\n"
+    "|---|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|"
 )
 
 

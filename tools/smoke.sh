@@ -2,9 +2,11 @@
 # Runs the smoke suite on every supported CPython except $1, which runs all tests. Each has its own small virtual
 # environment with NumPy and the package. A version that is not installed is reported in one line and is not an error.
 # At the same time, the oldest Python found compiles the kernels with the oldest supported Numba, in another environment.
+# If $2 is "prepare", nothing is tested: the environments are made, and the kernels compiled.
 set -eu
 here=$(dirname "$0")
 all_tests=$1
+prepare=${2:-}
 main=$(sh "$here/python.sh" version "$all_tests")
 failed=
 
@@ -34,6 +36,7 @@ kernels() { # compiles the kernels with the oldest Numba, and compares their res
         cp pyproject.toml "$venv/.installed"
     fi
     "$venv/bin/python" -m tools.kernels --into "$venv/images" >"$venv.log" 2>&1 </dev/null || return 1
+    [ "$prepare" != prepare ] || return 0
     result=$("$venv/bin/python" -m tools.kernels.verify "$venv/images" </dev/null) || return 1
     echo "Python $version, Numba $oldest: $result"
 }
@@ -53,6 +56,7 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
         checkout "$venv"
         cp pyproject.toml "$venv/.installed"
     fi
+    [ "$prepare" != prepare ] || continue
     printf 'Python %s: ' "$version"
     "$venv/bin/python" tests/smoke.py </dev/null || failed="$failed $version"
 done

@@ -96,7 +96,8 @@ class Launches:
             self.values[known] = value
         return known
 
-    def _fresh(self) -> str:
+    def fresh(self) -> str:
+        """A name that no array has yet."""
         self._count += 1
         return f"v{self._count}"
 
@@ -128,7 +129,7 @@ class Launches:
         Each has a name of its own, so that its memory is free after its own last use.
         """
         texts = tuple(self.written_out(a) for a in arguments)
-        results = [self._fresh() for _ in range(several or 1)]
+        results = [self.fresh() for _ in range(several or 1)]
         call = f"{self.constant(function, 'f')}({', '.join(texts)})"
         left = ", ".join(results) + ("," if several == 1 else "")
         self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of, plain))
@@ -319,7 +320,7 @@ class Launches:
         if leaf not in self._set:
             array = node.meta["val"]._array
             self.with_grad.append((leaf, (array.shape, array.strides, array.dtype)))
-        self.of[node] = result = self._fresh()
+        self.of[node] = result = self.fresh()
         self._grads[leaf] = result
         self._do(node, f"{result} = {name}._grad._array")
 

@@ -21,6 +21,7 @@ from tensorgrad.capture.compiled_node import in_graph, node_of_run
 from tensorgrad.capture.history import Refused, used_up
 from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.lifetimes import dropped
+from tensorgrad.capture.recomputed import recomputed
 from tensorgrad.capture.trace import Trace, reads
 from tensorgrad.capture.values import mapped
 from tensorgrad.dispatch.codegen import function_of
@@ -68,7 +69,9 @@ class Plan:
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
         self._results = _Results(trace, self.launches)
         self._head, self._tail = self._ends()
-        self.launches.launches = epilogues.joined(self.launches, "\n".join(self._tail))
+        tail = "\n".join(self._tail)
+        self.launches.launches = epilogues.joined(self.launches, tail)
+        self.launches.launches = recomputed(self.launches, tail)
         self._names = {**self.launches.values, **self._results.values, "GRAD": GRAD}
         self._use(self._each(), self._names)
         self._chains: Chains | None = None

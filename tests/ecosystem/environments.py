@@ -1,4 +1,5 @@
-"""A Python environment for each library, without torch.
+"""A Python environment for each library, without torch. `python -m tests.ecosystem.environments` makes that of
+test_quick.py.
 
 Those in which a library's import and programs are measured (`alone`) are made as docs/ecosystem.md tells users to, have
 nothing else in them, and are deleted afterwards. Those for recording and for own tests are made once and kept:
@@ -246,3 +247,7 @@ def _pip(python: Path, arguments: list[str], **variables: str) -> None:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]
         raise Unavailable("pip: " + " ".join(errors)[:500])
+
+
+if __name__ == "__main__":
+    quick_environment()
