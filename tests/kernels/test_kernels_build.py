@@ -137,6 +137,21 @@ def test_each_family_is_compiled_by_one_process(tmp_path, capsys):
     assert capsys.readouterr().out.split() == ["a", "b"]
 
 
+ASKED = """
+    from tools.kernels import compile
+    asked = []
+    made, owners = compile.compiled("x86-64-v3", lambda family: asked.append(family))
+    assert made == {} and sorted(asked) == list(compile.families())
+    assert set(owners.values()) <= set(asked)
+    print(asked.index("norm") < asked.index("softmax") < asked.index("join"))
+"""
+
+
+def test_families_that_take_long_are_compiled_first():
+    done = run_python(ASKED, env=environment("NUMBA", TENSORGRAD_FAST="0") | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0 and done.stdout.split() == ["True"], done.stderr[-3000:]
+
+
 def test_sources_are_found_by_what_a_family_imports():
     found = library.sources("softmax")
     assert {"softmax", "functions", "simd.vectors", "runtime.target", "runtime.native"} <= set(found)

@@ -23,6 +23,7 @@ import tensorgrad
 from tensorgrad.autograd import engine
 from tensorgrad.kernels.compiled import table
 from tensorgrad.kernels.compiled.runtime import launch, library, mailbox, native, spin, thread_pool
+from tensorgrad.kernels.compiled.runtime.language import STORED
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
@@ -76,6 +77,7 @@ def in_machine_code(name):
         "count": (count, "void(int64[::1], int64, int64)"),
         "fail": (fail, "void(int64[::1], int64, int64, int64)"),
         "weigh": (weigh, "void(float32[:,::1], float64, boolean, UniTuple(int64, 3), float32[::1], int64, int64)"),
+        "words": (words, f"void({STORED}, int64[::1], int64, int64)"),
     }[name]
     from tests.support.compiling import compiled
 
@@ -100,6 +102,11 @@ def weigh(x, factor, double, numbers, out, first, last):
             out[i] += x[i, j] * factor * (2 if double else 1) + numbers[0] * numbers[1] - numbers[2]
 
 
+def words(x, out, first, last):
+    for i in range(first, last):
+        out[i] = x[i] if i < x.size else x.size
+
+
 @pytest.fixture(params=["Python", "machine code"])
 def counting(request):
     return in_python if request.param == "Python" else in_machine_code("count")
@@ -118,6 +125,29 @@ def test_arguments_of_every_kind_arrive():
     out = np.zeros(1000, np.float32)
     thread_pool.run(in_machine_code("weigh"), 1000, (x, 0.5, True, (2, 3, 4), out), ALWAYS)
     assert (out == x.sum(1) + 6).all()
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (1, 2, 3), (0, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint16"])
+def test_memory_of_any_dtype_and_shape_arrives(dtype, shape):
+    x = np.random.default_rng(0).integers(1, 9, shape).astype(dtype).reshape(shape)
+    memory = x.reshape(-1).view(np.uint16)
+    out, kernel = np.zeros(memory.size + 1, np.int64), in_machine_code("words")
+    thread_pool.run(kernel, out.size, (x, out), ALWAYS)
+    assert out.tolist() == [*memory.tolist(), memory.size]
+    assert launch.numbers_of(kernel, (x, out))[1:3] == [memory.size, 2]
+
+
+def test_memory_that_has_gaps_or_must_not_be_written_is_refused():
+    x, out = np.zeros((4, 6), np.float32), np.full(9, -1)
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    for a in (x.T, x[:, :2], fixed):
+        with pytest.raises(Unsuited):
+            thread_pool.run(in_machine_code("words"), 9, (a, out), ALWAYS)
+    with pytest.raises(TypeError, match="No matching definition"):
+        thread_pool.run(in_machine_code("words"), 9, (7, out), ALWAYS)
+    assert (out == -1).all()
 
 
 def test_arguments_of_another_kind_are_refused():

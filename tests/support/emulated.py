@@ -23,6 +23,7 @@ from tensorgrad.kernels.compiled.runtime import launch, library, memory, native,
 _STACK = 8 << 20  # bytes
 _PAGE = 4096
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)  # as in tools/kernels/entries.py
+_STORED = -2
 
 
 # What loops over numbers import: functions, and how many arguments they take.
@@ -148,12 +149,13 @@ def unpacked(record: int, given: tuple) -> list[int]:
                 if (
                     letter is None
                     or (dims >= 0 and value.ndim != dims)
-                    or (value.dtype.itemsize << 8 | ord(letter)) != dtype
+                    or dtype not in (0, value.dtype.itemsize << 8 | ord(letter))
                     or value.flags.num & flags != flags
                 ):
                     raise TypeError("No matching definition: an array of another kind")
                 numbers.append(value.__array_interface__["data"][0])
-                numbers.extend((1 << 56, value.itemsize) if dims < 0 else (*value.shape, *value.strides))
+                memory = (value.nbytes // 2, 2) if dims == _STORED else (1 << 56, value.itemsize)
+                numbers.extend(memory if dims < 0 else (*value.shape, *value.strides))
             elif kind == _FLOAT:
                 numbers.append(struct.unpack("<q", struct.pack("<d", value))[0])
             else:

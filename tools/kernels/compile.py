@@ -44,7 +44,7 @@ def compiler_digest() -> str:
 
 
 def compiled(level: str, claim: Callable[[str], bool]) -> tuple[dict[str, tuple[Linked, str]], dict[str, str]]:
-    """Compiles the families that `claim` accepts, in their order.
+    """Compiles the families that `claim` accepts, the longest first, so that the processes end together.
 
     Returns: what was linked of each, with the digest of its sources; and the family of every function that any family
     uses, by its key.
@@ -53,33 +53,35 @@ def compiled(level: str, claim: Callable[[str], bool]) -> tuple[dict[str, tuple[
 
     dialect.use(level)
     owners: dict[str, str] = {}
-    parts: dict[str, dict[str, Part]] = {}
+    held: dict[str, dict[str, Callable[[str], bytes]]] = {name: {} for name in families()}
+    sizes: dict[str, int] = {}  # of the families' files
     sources = {name: library.source_digest(name) for name in families()}  # before they are imported
     family = ""
 
-    def compiler(identity: str, function: Any, signature: str, kind: str, **options: Any) -> None:
+    def hold(identity: str, build: Callable[[str], bytes]) -> None:
         key = library.key(identity)
         if key not in owners:
             owners[key] = family
-            if family in parts:
-                entry = f"tensorgrad_{key}"
-                parts[family][key] = Part(entry, entries.built(function, signature, kind, entry, **options))
+            held[family][key] = build
+
+    def compiler(identity: str, function: Any, signature: str, kind: str, **options: Any) -> None:
+        hold(identity, lambda entry: entries.built(function, signature, kind, entry, **options))
 
     with library.compiling(compiler):
         for family, names in families().items():
-            if claim(family):
-                parts[family] = {}
             if family == _LAUNCHER_OF:
-                key = library.key(launch.LAUNCHER)
-                owners[key] = family
-                if family in parts:
-                    entry = f"tensorgrad_{key}"
-                    parts[family][key] = Part(entry, entries.launcher(entry))
-            kernels = importlib.import_module(f"{table.__package__}.{family}").KERNELS
+                hold(launch.LAUNCHER, entries.launcher)
+            module = importlib.import_module(f"{table.__package__}.{family}")
+            sizes[family] = os.path.getsize(str(module.__file__))
             for name in names:
-                kernels[name]()
-    machine = target.LEVELS[level].machine
-    return {name: (link(held, machine), sources[name]) for name, held in parts.items()}, owners
+                module.KERNELS[name]()
+    linked = {}
+    for name in sorted(held, key=lambda name: (-len(held[name]) * sizes[name], name)):
+        if claim(name):
+            entry = "tensorgrad_{}".format
+            parts = {key: Part(entry(key), build(entry(key))) for key, build in held[name].items()}
+            linked[name] = link(parts, target.LEVELS[level].machine), sources[name]
+    return linked, owners
 
 
 def packed(linked: Linked, sources: str) -> tuple[dict[str, Any], bytes]:

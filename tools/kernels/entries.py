@@ -1,7 +1,8 @@
 """Compiles one kernel to an object file: its loop with Numba, and an entry that takes its arguments as numbers.
 
 A kernel that does not write to an array may ask for its memory instead (`MEMORY` in language.py): it then gets a row
-that begins at the array's first element, whatever its shape and strides, and walks through it by numbers of its own.
+that begins at the array's first element, whatever its shape and strides, and walks through it by numbers of its own. Of
+a row-major array of any shape and dtype it may also ask for the memory in words of two bytes (`STORED`).
 
 All kernels are called through one compiled launcher. It unpacks Python's objects with Python's C API, and reads NumPy's
 arrays in place. Every name that it uses is resolved when it is loaded (native.py), so the program itself does not need
@@ -51,7 +52,8 @@ _SIGNATURES = {
 _CODE, _TEXT, _TAKES, _NUMBERS, _RETURNS, _KINDS = range(6)
 _NONE, _BOOL, _NUMBER = range(3)  # what is returned
 # The four words of an argument: its kind, and for a tuple its length (the words of its items follow); for an array its
-# dimensions (-1 for its memory alone), its dtype (size and letter), and the flags that it must have.
+# dimensions (or one of the two below), its dtype (size and letter; 0 for any), and the flags that it must have.
+_MEMORY, _STORED = -1, -2  # its memory alone, without an end, or in words of two bytes
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)
 _ALIGNED, _WRITEABLE, _ROW_MAJOR = 0x100, 0x400, 0x1  # NumPy's flags
 # A kernel's code: the address of its numbers, first, last (or where the result goes).
@@ -150,11 +152,13 @@ class _Kernel(_Module):
         for kind in kinds:
             if isinstance(kind, types.BaseTuple):
                 words += [_TUPLE, len(kind.types), 0, 0, *self.described(kind.types)]
+            elif isinstance(kind, types.Array) and not kind.aligned:
+                words += [_ARRAY, _STORED, 0, _ALIGNED | _WRITEABLE | _ROW_MAJOR]
             elif isinstance(kind, types.Array):
                 letter = {types.Boolean: "b", types.Float: "f"}.get(type(kind.dtype)) or "iu"[not kind.dtype.signed]
                 flags = _ALIGNED | (_WRITEABLE | _ROW_MAJOR * (kind.layout == "C") if kind.mutable else 0)
                 size = self.compiled.itemsize(kind)
-                words += [_ARRAY, kind.ndim if kind.mutable else -1, size << 8 | ord(letter), flags]
+                words += [_ARRAY, kind.ndim if kind.mutable else _MEMORY, size << 8 | ord(letter), flags]
             elif isinstance(kind, types.Boolean):
                 words += [_TRUTH, 0, 0, 0]
             elif isinstance(kind, types.Float):
@@ -311,6 +315,7 @@ class _Launcher(_Module):
         self.require(builder.icmp_signed("==", is_array, ir.Constant(_I32, 1)))
         own = builder.sext(self.load(given, _HEAD + 8, _I32), _I64)
         memory = builder.icmp_signed("<", dims, _i64(0))
+        stored = builder.icmp_signed("==", dims, _i64(_STORED))
         fits = builder.or_(memory, builder.icmp_signed("==", own, dims))
         dtype = self.load(given, _HEAD + 40, _POINTER)
         order = self.load(dtype, _HEAD + 10, _I8)
@@ -318,13 +323,23 @@ class _Launcher(_Module):
         letter = builder.zext(self.load(dtype, _HEAD + 8, _I8), _I64)
         size = self.load(dtype, _HEAD + 24, _I64)
         same = builder.icmp_signed("==", builder.or_(builder.shl(size, _i64(8)), letter), kind)
+        same = builder.or_(same, builder.icmp_signed("==", kind, _i64(0)))
         found = builder.and_(builder.zext(self.load(given, _HEAD + 48, _I32), _I64), flags)
         self.require(builder.and_(builder.and_(fits, same), builder.icmp_unsigned("==", found, flags)))
         put(self.load(given, _HEAD, _I64))
         with builder.if_else(memory) as (alone, shaped):
             with alone:
-                put(_i64(_ENDLESS))
-                put(size)
+                with builder.goto_entry_block():
+                    count = builder.alloca(_I64)
+                builder.store(_i64(_ENDLESS), count)
+                with builder.if_then(stored):
+                    builder.store(builder.lshr(size, _i64(1)), count)
+                    lengths = self.load(given, _HEAD + 16, _WORDS)
+                    with internals.counted(builder, own) as d:
+                        length = builder.load(builder.gep(lengths, [d]))
+                        builder.store(builder.mul(builder.load(count), length), count)
+                put(builder.load(count))
+                put(builder.select(stored, _i64(2), size))
             with shaped:
                 for offset in (16, 24):  # the shape and the strides
                     numbers = self.load(given, _HEAD + offset, _WORDS)

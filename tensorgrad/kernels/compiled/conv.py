@@ -25,18 +25,10 @@ from tensorgrad.kernels.compiled import images, winograd
 from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner, to_fixed_tuple
+from tensorgrad.kernels.compiled.runtime.language import STORED, inner, to_fixed_tuple
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat, into_panels
-from tensorgrad.kernels.compiled.simd.stored import (
-    FLOAT32,
-    STORED,
-    carry_few_to,
-    carry_to,
-    floats_of,
-    memory,
-    move_to,
-)
+from tensorgrad.kernels.compiled.simd.stored import FLOAT32, carry_few_to, carry_to, floats_of, move_to
 from tensorgrad.kernels.compiled.simd.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, odd, up
 from tensorgrad.kernels.compiled.simd.vectors import (
     BLOCK,
@@ -266,7 +258,7 @@ def _run(x, weights, bias, out, tiling):
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
         shift = shift.reshape(-1)
-    given = (memory(x), weights.reshape(-1), shift, offsets, rests, memory(out), code(x), numbers, packed)
+    given = (x, weights.reshape(-1), shift, offsets, rests, out, code(x), numbers, packed)
     thread_pool.run(_convolve(outs <= 2), items, given, work)
 
 
@@ -403,7 +395,7 @@ def _carry_out(plan, x, weights, bias, out):
             x, out = x[n:], out[n:]
         weights = in_dtype(weights, F32)
         if plan.gaps and bias is None:
-            memory(out).fill(0)
+            out.fill(0)
         elif plan.gaps:
             out[...] = bias.reshape(-1, 1, 1)
         for tiling in plan.tilings:
@@ -627,7 +619,7 @@ def _by_tiles(g, x, w_shape, taps, stride, groups):
     parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * outs * depth)))
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
-    given = (memory(x), memory(g), code(x), offsets, rests, total.reshape(-1), tuple(form), own)
+    given = (x, g, code(x), offsets, rests, total.reshape(-1), tuple(form), own)
     thread_pool.run(
         _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 8
     )

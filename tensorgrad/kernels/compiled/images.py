@@ -20,9 +20,9 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.blocks import in_dtype
 from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.language import STORED, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.simd.stored import STORED, count_of, memory, number_from, put, turn_from, turn_to
+from tensorgrad.kernels.compiled.simd.stored import count_of, number_from, put, turn_from, turn_to
 from tensorgrad.kernels.compiled.simd.vectors import LANES, LAST, ONE, PARTS, ROWS, runs_1, runs_2, runs_3
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
@@ -74,7 +74,7 @@ def _panels(source, groups, group_step, lanes, lane_step, inner, inner_step, poi
     if points == 1 and inner_step == 1:
         inner, points = 1, inner
     sizes = (group_step, lanes, lane_step, inner, inner_step, points, count, code(source))
-    thread_pool.run(panels_loop(), groups * count * inner, (memory(source), out, sizes), out.size)
+    thread_pool.run(panels_loop(), groups * count * inner, (source, out, sizes), out.size)
     return out
 
 
@@ -238,7 +238,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     shift = np.zeros((groups, _up(outs, LANES)), F32)
     if bias is not None:
         shift[:, :outs] = bias.reshape(groups, outs)
-    given = (panels, x, table, starts, shift.reshape(-1), memory(out), code(out), sizes)
+    given = (panels, x, table, starts, shift.reshape(-1), out, code(out), sizes)
     thread_pool.run(convolve_loop(), items, given, count * sizes[0] * outs * groups // 16)
 
 

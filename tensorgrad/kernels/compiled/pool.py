@@ -17,11 +17,11 @@ from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.moments import row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import STORED, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
-from tensorgrad.kernels.compiled.simd.stored import STORED, memory, move_to
+from tensorgrad.kernels.compiled.simd.stored import move_to
 from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout
 from tensorgrad.kernels.compiled.simd.two_bytes import STORAGES, STRETCH, TWO_BYTES, Storage, rounded, widened
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
@@ -317,7 +317,7 @@ def _maxima(x, windows, asked: bool):
     out = np.empty(plan.shape, x.dtype)
     places = np.empty(plan.shape, np.uint8) if asked else _NO_PLACES
     if not plan.four:
-        given = (memory(x), memory(out), places.reshape(-1), *plan.rest, kind)
+        given = (x, out, places.reshape(-1), *plan.rest, kind)
         thread_pool.run(_max_of_windows(), plan.tiles, given, plan.work)
     elif kind:
         given = (bits(x), bits(out), places.reshape(-1), x.dtype.char == "E")

@@ -25,18 +25,10 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.casts import code
 from tensorgrad.kernels.compiled.images import packed
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner, intrinsic, ir, nothing, types
+from tensorgrad.kernels.compiled.runtime.language import STORED, inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import PAD, across, along
-from tensorgrad.kernels.compiled.simd.stored import (
-    STORED,
-    carry_few_to,
-    count_of,
-    memory,
-    number_from,
-    turn_from,
-    turn_to,
-)
+from tensorgrad.kernels.compiled.simd.stored import carry_few_to, count_of, number_from, turn_from, turn_to
 from tensorgrad.kernels.compiled.simd.tiles import up
 from tensorgrad.kernels.compiled.simd.totals import total
 from tensorgrad.kernels.compiled.simd.vectors import (
@@ -368,7 +360,7 @@ def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
     if bias is not None:
         shift = np.zeros(up(outs, wide), F32)
         shift[:outs] = bias
-    given = (memory(x), _transformed(weights, backwards, wide), shift, memory(out), code(x), failed, sizes)
+    given = (x, _transformed(weights, backwards, wide), shift, out, code(x), failed, sizes)
     thread_pool.run(convolve_loop(), items, given, work)
     return not failed[0]
 
@@ -516,7 +508,7 @@ def correlate(g, x, w_shape, padding, sets=1):
     out, failed = np.empty(w_shape, F32), np.zeros(1, F32)
     weights = out.reshape(-1)
     sums = weights if parts == 1 else np.empty(numbers, F32)
-    given = (memory(x), memory(g), code(x), sums, failed, sizes)
+    given = (x, g, code(x), sums, failed, sizes)
     thread_pool.run(correlate_loop(), parts * sets * groups, given, work)
     if parts > 1:
         of_parts = (sums, weights, failed, (ins, outs, wide, parts, sets, groups))

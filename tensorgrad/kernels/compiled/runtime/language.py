@@ -55,9 +55,11 @@ inlined = partial(inner, forceinline=True, fastmath={"contract"})
 
 # In the signature of a kernel: a float32 array of any shape and strides, as the memory from its first element on.
 MEMORY = "Array(float32, 1, 'C', True)"
+# A row-major array of any shape, of numbers of two or four bytes, as its memory in words of two bytes.
+STORED = "Array(uint16, 1, 'C', False, None, False)"
 MATRIX = "float32[:,::1]"
 
 __all__ = [
-    "MATRIX", "MEMORY", "array_at", "counted", "data_of", "declared", "inlined", "inner", "intrinsic",
+    "MATRIX", "MEMORY", "STORED", "array_at", "counted", "data_of", "declared", "inlined", "inner", "intrinsic",
     "ir", "length_of", "nothing", "to_fixed_tuple", "truth", "types",
 ]  # fmt: skip

@@ -127,6 +127,7 @@ _FLAGS = 0x501  # row-major, aligned, writeable
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)  # kinds of arguments, as the records of kernels say them
 _TAKES, _KINDS = 2, 5  # words of a record: how many arguments, and where their kinds begin
 _ENDLESS = 1 << 56  # elements of an array of which only the address is known
+_STORED = -2  # dimensions of an array whose memory is asked for in words of two bytes
 
 
 def numbers_of(kernel: Shared, arguments: tuple) -> list[Any]:
@@ -144,7 +145,8 @@ def numbers_of(kernel: Shared, arguments: tuple) -> list[Any]:
                 unpack(value)
             elif kind == _ARRAY:
                 found.append(value)
-                found.extend((_ENDLESS, value.itemsize) if dims < 0 else (*value.shape, *value.strides))
+                memory = (value.nbytes // 2, 2) if dims == _STORED else (_ENDLESS, value.itemsize)
+                found.extend(memory if dims < 0 else (*value.shape, *value.strides))
             elif kind == _FLOAT:
                 found.append(int(np.float64(value).view(np.int64)))
             else:

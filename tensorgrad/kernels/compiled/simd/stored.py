@@ -1,8 +1,8 @@
 """Copies between float32 and numbers as they are stored: float32, float16 or bfloat16, as an argument says.
 
 So a kernel that copies what it reads into an order of its own, and its results out of it, is compiled once for all
-three. It is given their memory as uint16, and `kind`: the code of casts.py. Positions are counted in numbers. Each
-result is rounded once, to nearest, ties to even.
+three. It asks for their memory (`STORED` in language.py) and `kind`: the code of casts.py. Positions are counted in
+numbers. Each result is rounded once, to nearest, ties to even.
 
 An array of float32 can be read through the same functions, as what it is; then `kind` is not looked at.
 """
@@ -43,19 +43,12 @@ from tensorgrad.kernels.compiled.simd.vectors import (
 )
 
 FLOAT32, FLOAT16, BFLOAT16 = range(3)
-_U16 = np.dtype(np.uint16)
-STORED = "uint16[::1]"  # the memory, in the signature of a kernel
 WHOLE = NO  # float32 as a kind, for the arguments of compiled functions
 
 _F32, _F16, _I16, _I32 = ir.FloatType(), ir.HalfType(), ir.IntType(16), ir.IntType(32)
 _NUMBERS, _BITS = ir.VectorType(_I32, LANES), ir.VectorType(_I16, LANES)
 _HALVES = ir.VectorType(_F16, LANES)
 _ONES, _VECTORS = (_F32, _F16, _I16), (VECTOR, _HALVES, _BITS)  # of each kind
-
-
-def memory(array: np.ndarray) -> np.ndarray:
-    """Returns the memory of a row-major array, as kernels are given it."""
-    return array.reshape(-1).view(_U16)
 
 
 # --- one kind --------------------------------------------------------------------------------------------------------
