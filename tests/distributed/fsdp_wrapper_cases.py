@@ -1,10 +1,13 @@
 """FullyShardedDataParallel: the numbers of several ranks are those of one process with the whole batch."""
 
 import copy
+import shutil
+import tempfile
 import warnings
 
 import tensorgrad as torch
 import tensorgrad.distributed as dist
+import tensorgrad.distributed.checkpoint as dcp
 from tensorgrad import nn
 from tensorgrad.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from tensorgrad.distributed.checkpoint.state_dict import (
@@ -30,6 +33,9 @@ from tensorgrad.distributed.tensor import DTensor
 warnings.simplefilter("ignore")
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
+folders = [tempfile.mkdtemp()]  # rank 0's is used
+dist.broadcast_object_list(folders)
+FOLDER = folders[0]
 POLICY = CustomPolicy(lambda module: type(module) in (nn.Linear, nn.TransformerEncoderLayer))
 
 
@@ -142,6 +148,24 @@ for options, parts in WAYS:
         assert all(isinstance(optimizer_pieces["state"][name]["exp_avg"], DTensor) for name in names)
         full = made.state_dict()
         assert all(torch.equal(pieces[name].full_tensor(), full[name]) for name in names)
+
+        dcp.save({"model": pieces, "optimizer": optimizer_pieces}, checkpoint_id=FOLDER)  # as Lightning resumes
+        other = FSDP(model(), **options)
+        other_optimizer = torch.optim.Adam(other.parameters(), lr=0.5)
+        with FSDP.state_dict_type(other, StateDictType.SHARDED_STATE_DICT):
+            loaded = {"model": other.state_dict()}
+            dcp.load(loaded, checkpoint_id=FOLDER)
+            other.load_state_dict(loaded["model"])
+            reader = dcp.FileSystemReader(FOLDER)
+            resumed = dcp.optimizer.load_sharded_optimizer_state_dict(loaded["model"], "optimizer", reader)["optimizer"]
+            assert all(isinstance(resumed["state"][name]["exp_avg"], DTensor) for name in names)
+            other_optimizer.load_state_dict(FSDP.optim_state_dict_to_load(other, other_optimizer, resumed))
+        assert same(other.state_dict(), full, 0)
+        again = FSDP.optim_state_dict(other, other_optimizer)["state"]
+        assert all(
+            torch.equal(again[n]["exp_avg"], optimizer_pieces["state"][n]["exp_avg"].full_tensor()) for n in names
+        )
+
         other = FSDP(model(), **options)
         with FSDP.state_dict_type(other, StateDictType.SHARDED_STATE_DICT):
             other.load_state_dict(pieces)
@@ -327,4 +351,7 @@ for keeps in (False, True):
         assert same(other.state_dict(), whole, 0) and other_optimizer.param_groups[0]["lr"] == 0.01
         a, b = (FSDP.optim_state_dict(m, o)["state"] for m, o in ((made, optimizer), (other, other_optimizer)))
         assert all(torch.equal(a[name][key], b[name][key]) for name in names for key in a[name]), (keeps, flat)
+dist.barrier()
+if rank == 0:
+    shutil.rmtree(FOLDER)
 dist.destroy_process_group()

@@ -7,6 +7,7 @@ nested.py                       nested dicts as flat ones
 storage.py, filesystem.py       where the pieces are kept
 steps.py                        steps that succeed or fail in all processes
 state_dict_saver.py, state_dict_loader.py   `save`, `async_save`, `load`
+optimizer.py                    `load_sharded_optimizer_state_dict`
 state_dict.py                   state dicts of distributed models, to be saved or loaded
 parameter_names.py, whole_tensors.py, optimizer_states.py   what it consists of
 format_utils.py                 from and to files of `torch.save`
@@ -22,6 +23,7 @@ from tensorgrad.distributed.checkpoint.metadata import (
     MetadataIndex,
     TensorStorageMetadata,
 )
+from tensorgrad.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
 from tensorgrad.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
 from tensorgrad.distributed.checkpoint.state_dict_loader import load
 from tensorgrad.distributed.checkpoint.state_dict_saver import async_save, save
@@ -36,14 +38,13 @@ __all__ = [
     "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner",
     "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata", "MetadataIndex", "ReadItem",
     "SavePlan", "SavePlanner", "Stateful", "StorageReader", "StorageWriter", "TensorStorageMetadata", "WriteItem",
-    "async_save", "load", "save",
+    "async_save", "load", "load_sharded_optimizer_state_dict", "save",
 ]  # fmt: skip
 
 _ABSENT = {
     "HuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
     "HuggingFaceStorageWriter": "gather whole tensors by get_state_dict, and write them by safetensors.torch.save_file",
     "QuantizedHuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
-    "load_sharded_optimizer_state_dict": "use torch.distributed.checkpoint.state_dict.set_optimizer_state_dict",
     "load_state_dict": "use torch.distributed.checkpoint.load",
     "save_state_dict": "use torch.distributed.checkpoint.save",
 }
