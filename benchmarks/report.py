@@ -212,12 +212,15 @@ def transforms_table(found: dict[str, Any]) -> str:
     """Formats the rows of benchmarks/transforms.py: times, ratios to torch's, and to the function itself."""
     rows = found["rows"]
     with_jax = any("jax" in times for times in rows.values())
-    heads = ["tensorgrad", "torch.func", "ratio", *(["JAX, compiled"] if with_jax else [])]
+    heads = ["tensorgrad", "torch.func", "ratio", "compiled", "compiled ÷ tensorgrad"]
+    heads += ["JAX, compiled"] if with_jax else []
     heads += ["by hand", "by hand ÷ tensorgrad", "÷ forward", "torch.func ÷ forward"]
     lines = [found["about"], "", f"| | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
     for name, times in rows.items():
         own, ratio = times["tensorgrad"], times["tensorgrad"] / times["torch"]
         cells = [duration(own), duration(times["torch"]), f"{ratio:.2f}" if ratio <= VARIATION else f"**{ratio:.2f}**"]
+        compiled = times.get("compiled")
+        cells += [duration(compiled), f"{compiled / own:.2f}" if compiled else ""]
         cells += [duration(times.get("jax"))] if with_jax else []
         cells += [duration(times["by hand"]), f"{times['by hand'] / own:.1f}"]
         cells += ["", ""]

@@ -7,8 +7,9 @@
 All libraries compute the same from the same values on one thread; their results are compared first. They take turns,
 and a figure is the least time of all rounds: what disturbs a program makes it slower, never faster. The other columns
 are JAX, compiled, if it is installed (benchmarks/transforms_jax.py); and tensorgrad *by hand*: a loop of backward
-passes, one for each sample or row, a loop over models, or, for products with tangents, two backward passes. Rows that
-begin with "jvp" are also divided by the time of the function itself.
+passes, one for each sample or row, a loop over models, or, for products with tangents, two backward passes. *Compiled*
+is the same program in `torch.compile`, whose results are the same to the bit. Rows that begin with "jvp" are also
+divided by the time of the function itself.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from benchmarks.report import store, transforms_table
 
 ROUNDS = 11
 ROUND_SECONDS = 0.1  # how long a library runs in each round
+SETTLED = 8  # calls until a compiled function has its plan
 TOLERANCE = 1e-3  # of results, relative to their largest element
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -302,7 +304,11 @@ def steps_of(row: Callable) -> dict[str, Callable]:
     (forward, ours, by_hand), (their_forward, theirs, _) = row(tensorgrad), row(torch)
     check(name, ours, theirs)
     check(f"{name}, by hand", by_hand, theirs)
-    steps = {"tensorgrad": ours, "torch": theirs, "by hand": by_hand}
+    compiled = tensorgrad.compile(ours)
+    for _ in range(SETTLED):
+        compiled()
+    assert all(map(np.array_equal, flat(compiled()), flat(ours()))), f"{name}: compiled, it has other bits"
+    steps = {"tensorgrad": ours, "compiled": compiled, "torch": theirs, "by hand": by_hand}
     if find_spec("jax") is not None:
         from benchmarks import transforms_jax
 

@@ -22,6 +22,7 @@ from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.fresh import LINE
 from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import BatchedArray
 from tensorgrad.transforms.transform import Transform
 
 _PLAIN = (int, float, bool, complex, str, type(None), Dtype, Device, layout, memory_format, type(...))
@@ -46,16 +47,17 @@ class Nodes(Transform):
     """What a recorder knows while it records what this thread does within a `with` block.
 
     `on_read` says what a read of a value does: "raise" an error, or "note" it, and have the graph check that the
-    value is the same when it runs.
+    value is the same when it runs. `with_kernels`: what transforms compute by kernels of their own, as those of `vmap`,
+    is one step each, so that no bit changes; else it is the ops that they stand for.
     """
 
     name = "capture"
     records = True
 
-    def __init__(self, on_read: str = "raise") -> None:
+    def __init__(self, on_read: str = "raise", with_kernels: bool = False) -> None:
         if on_read not in ("raise", "note"):
             raise ValueError(f"record(): on_read has to be 'raise' or 'note', but got {on_read!r}")
-        self.on_read = on_read
+        self.on_read, self.with_kernels = on_read, with_kernels
         self.graph = Graph()
         self.attributes: dict[str, Any] = {}  # name -> what a get_attr node fetches
         self.names: dict[int, str] = {}  # id of a tensor -> its name in a module
@@ -155,6 +157,16 @@ class Nodes(Transform):
         node = self.attribute(self.names.get(id(tensor), "_tensor"), tensor)
         node.meta["val"] = described(array)
         return self._enter(tensor, node)
+
+    def class_of(self, array: Any) -> Any:
+        """The class of the real array."""
+        return array.real.__class__ if array.__class__ is TracedArray else array.__class__
+
+    def shares(self, tensor: Tensor) -> None:
+        """Makes a tensor from outside known, as what lasts: one that is made of its array may not."""
+        while tensor._array.__class__ is BatchedArray:
+            tensor = tensor._array.value
+        self.node_of(tensor)
 
     def _find(self, array: Any) -> Node | None:
         found = self._known.get(id(array))

@@ -126,7 +126,8 @@ class Ops(Nodes):
             self.mask(result, node)
         elif isinstance(result, tuple | list):
             for i, r in enumerate(result):
-                self.mask(r, self.call(steps.getitem, (node, i)))
+                if r is not None:
+                    self.mask(r, self.call(steps.getitem, (node, i)))
         return result
 
     def call_function(self, function: Any, args: tuple, kwargs: dict) -> tuple:

@@ -33,7 +33,7 @@ class Trace:
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict, watched: Iterable[Tensor]) -> None:
         """Runs `function(*args, **kwargs)`. `watched` are leaves whose gradients it may change."""
-        recorder = Recorder("note")
+        recorder = Recorder("note", with_kernels=True)
         self.inputs = list(tensors((args, kwargs)))
         for leaf in watched:
             recorder.watch(leaf)

@@ -13,6 +13,7 @@ from tensorgrad.fx import Node
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import BatchedArray
 
 
 class Writes(Gradients):
@@ -41,8 +42,8 @@ class Writes(Gradients):
 
     def written(self, tensor: Tensor, result: Tensor) -> None:
         """Called after an op's result has been written over a tensor."""
-        if tensor._array.__class__ is TracedArray:
-            return  # its storage has seen it
+        if tensor._array.__class__ in (TracedArray, BatchedArray):
+            return  # its storage has seen it, or that of its values
         node = self._find(tensor._array)
         if node is None:
             node = self.node_of(tensor)

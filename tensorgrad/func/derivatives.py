@@ -30,6 +30,8 @@ _GRAD, _VJP = "grad_and_value(f)(*args)", "vjp(f, *primals)"
 
 def _point(value: Tensor) -> Tensor:
     """The same values, with their tangents, outside the graph: to be a leaf of a graph within the transforms."""
+    for transform in LOCAL.transforms:
+        transform.shares(value)
     level = innermost_level() if LOCAL.transforms else None
     if level is None:
         return share(value._array, value._storage)

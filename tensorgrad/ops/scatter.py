@@ -636,10 +636,10 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
     if index.is_meta:
         return index
-    array = whole(index)._array
-    if input._storage.guard(kernels.checks_itself)(input._storage.xp, array, -n, n, 0):
+    every = whole(index)
+    if input._storage.guard(kernels.checks_itself)(input._storage.xp, every._array, -n, n, 0):
         return index + (index < 0) * n
-    low, high = int(array.min()), int(array.max())
+    low, high = int(every.min()), int(every.max())
     if low < -n or high >= n:
         raise IndexError(
             f"out of range: tried to access index {high if high >= n else low} on a tensor of {n} elements."

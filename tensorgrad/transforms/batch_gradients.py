@@ -16,9 +16,10 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.saved_tensors import Packed, raise_freed, raise_modified
 from tensorgrad.rows.kernel_tables import asked_backward, in_turn
 from tensorgrad.rows.op import Op
-from tensorgrad.tensor import Tensor, share, wrap
+from tensorgrad.tensor import Tensor, share
 from tensorgrad.transforms.batch import Batch, BatchedArray
-from tensorgrad.transforms.batch_rules import DIMS, behind, on_arrays, shifted
+from tensorgrad.transforms.batch_rules import DIMS, as_value, behind, on_arrays, run_on_arrays, shifted
+from tensorgrad.transforms.transform import only_recorded
 
 _KINDS = ("pointwise", "same shape")
 _suited: dict[Op, bool] = {}
@@ -38,10 +39,10 @@ def gradients(level: Batch, node: Any, grads: list) -> list:
             if made is not None:
                 rank, g, of_values = made
                 around = level.around
-                if around:
-                    found = around[-1].gradients(of_values, [g])
-                elif op.backward_kernel and _broadcasts(of_values, g):
+                if only_recorded(around) and op.backward_kernel and _broadcasts(of_values, g):
                     found = op.compiled.on_tensors(of_values, [g])  # the kernel may not know that arrays broadcast
+                elif around:
+                    found = around[-1].gradients(of_values, [g])
                 else:
                     found = op.compiled.backward(of_values, [g])
                 results: list[Tensor | None] = []
@@ -72,13 +73,18 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
     found[0].append(tuple([e is not None for e in node.edges]))
     if node.outputs[0][2] is BatchedArray:  # the `batch_kernel` made the cache; else it is that of one call
         found[1].extend(_cached(op))
-    arrays = on_arrays(op.batch_backward, _backward_kernel(op, found[2]), level, found, _names(op))
+    arrays = run_on_arrays(_on_arrays, op, level, found)
     if arrays is NotImplemented:
         return NotImplemented
     results: list[Tensor | None] = []
     for a in arrays if arrays.__class__ is tuple else (arrays,):
-        results.append(None if a is None else share(BatchedArray(level, wrap(a), True), None))
+        results.append(None if a is None else share(BatchedArray(level, as_value(a), True), None))
     return results
+
+
+def _on_arrays(op: Op, level: Batch, found: tuple) -> Any:
+    """The gradients as arrays, by the row's `batch_backward`."""
+    return on_arrays(op.batch_backward, _backward_kernel(op, found[2]), level, found, _names(op))
 
 
 @functools.cache

@@ -35,6 +35,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 from tensorgrad.dispatch.promotion import as_array
@@ -48,7 +49,7 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms import batch_views
 from tensorgrad.transforms.batch import Batch, BatchedArray, BatchedStorage, Shared
-from tensorgrad.transforms.transform import run_by_outer
+from tensorgrad.transforms.transform import only_recorded, recorded, run_by_outer
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -126,20 +127,24 @@ def behind(level: Batch, values: Any) -> tuple[list, list[int], Any] | None:
     Other values are as they are. None if these may not be used as arrays: if something further out has to know, a
     transform or the graph of the values; or if they are of several classes, or of one without arrays.
     """
-    if level.around:
+    if not only_recorded(level.around):
         return None
+    recorder = level.around[0] if level.around else None
     storage = seen = None
-    arrays, mapped, recorded = list(values), [], GRAD.enabled
+    arrays, mapped, in_graph = list(values), [], GRAD.enabled
     for i, array in enumerate(values):
         if array.__class__ is BatchedArray:
             value = array.value
-            if recorded and value._requires_grad and value.requires_grad:
+            if in_graph and value._requires_grad and value.requires_grad:
                 return None
             if array.mapped:
                 mapped.append(i)
+            if recorder is not None:
+                recorder.shares(value)
             arrays[i] = array = value._array
-        if array.__class__ is not seen and array.__class__ in STORAGES:
-            seen, found = array.__class__, STORAGES[array.__class__]
+        kind = array.__class__ if recorder is None else recorder.class_of(array)
+        if kind is not seen and kind in STORAGES:
+            seen, found = kind, STORAGES[kind]
             if found.xp is None or storage not in (None, found):
                 return None
             storage = found
@@ -150,6 +155,42 @@ def storage_of(level: Batch, values: Any) -> Any:
     """The class of storage of all values, if these may be used as arrays; else None."""
     found = behind(level, values)
     return None if found is None else found[2]
+
+
+def run_on_arrays(function: Callable, op: Op, level: Batch, found: tuple) -> Any:
+    """What `function(op, level, found)` makes of what is `behind` values.
+
+    Where that is recorded, it is one step, and the results are tensors.
+    """
+    if not level.around:
+        return function(op, level, found)
+    arrays, mapped, storage = found
+    tensors = tuple([share(a, None) if a.__class__ in STORAGES else a for a in arrays])
+    try:
+        return recorded(level.around, _step(function, op, level.size, tuple(mapped), storage), tensors)
+    except _Declined:
+        return NotImplemented
+
+
+class _Declined(Exception):
+    """A kernel does not take such arrays."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _step(function: Callable, op: Op, size: int, mapped: tuple[int, ...], storage: Any) -> Callable:
+    """A function of tensors, and always the same one: two recordings of a program are compared."""
+    level = SimpleNamespace(size=size)
+
+    def step(*values: Any) -> tuple:
+        arrays = [v._array if isinstance(v, Tensor) else v for v in values]
+        made = function(op, level, (arrays, list(mapped), storage))
+        if made is NotImplemented:
+            raise _Declined
+        made = made if made.__class__ is tuple else (made,)
+        return tuple([None if a is None else wrap(a if a.__class__ in STORAGES else as_array(a)) for a in made])
+
+    step.__name__ = step.__qualname__ = f"{op.name}_of_batch"
+    return step
 
 
 def on_arrays(
@@ -186,17 +227,20 @@ def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> 
     found = None if level is None else behind(level, values)
     if found is not None and found[1]:
         start = perf_counter() if OBSERVERS else None
-        made = on_values(op, level, found)
+        made = run_on_arrays(on_values, op, level, found)
         if made is not NotImplemented:
             made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
-            arrays: list[Any] = []
-            for array in made[:count]:
-                value = wrap(array if array.__class__ in STORAGES else as_array(array))
-                arrays.append(BatchedArray(level, value, True))
+            arrays = [BatchedArray(level, as_value(a), True) for a in made[:count]]
             if start is not None:
                 _observed(op, values, [a.value for a in arrays], start)
-            return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
+            kept = made[count:] if not level.around else [None if t is None else t._array for t in made[count:]]
+            return (*arrays, *kept) if len(made) > 1 else arrays[0]
     return by_rule(*values)
+
+
+def as_value(made: Any) -> Tensor:
+    """The tensor of an array that a kernel has made; what is one already is that of a recording."""
+    return made if made.__class__ is Tensor else wrap(made if made.__class__ in STORAGES else as_array(made))
 
 
 def _observed(op: Op, values: tuple, results: list, start: float) -> None:

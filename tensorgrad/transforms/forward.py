@@ -29,7 +29,7 @@ from tensorgrad.rows.op import LINEAR_KINDS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor, differentiable, tensors_in
 from tensorgrad.transforms.batch import Batch, BatchedArray
-from tensorgrad.transforms.tangents import by_kernel, kernel_of, rule_of
+from tensorgrad.transforms.tangents import by_kernel, has_kernel, rule_of
 from tensorgrad.transforms.transform import Off, Transform, run_by_outer
 
 
@@ -144,7 +144,7 @@ class Level(Transform):
         if found is None:
             with self.off():
                 return run_by_outer(op, args)
-        if op.jvp_kernel and self.on_arrays and not self.around and not _recorded(args, found) and kernel_of(op, args):
+        if op.jvp_kernel and self.on_arrays and not _recorded(args, found) and has_kernel(op, args, self.around):
             with self.off():
                 result = run_by_outer(op, args)
                 self.give(result, by_kernel(op, args, found, result))

@@ -25,6 +25,7 @@ have tangents of their own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ from tensorgrad.rows.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
-from tensorgrad.transforms.transform import arrays_of, run_by_outer
+from tensorgrad.transforms.transform import arrays_of, only_recorded, recorded, run_by_outer
 
 Rule = Callable[[Op, tuple, list, Any], Any]  # (op, arguments, their tangents, result) -> tangents of the results
 
@@ -96,7 +97,7 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     if made and STORAGES[result._array.__class__].layout is not strided and op.name not in made:
         return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
     if _works_on_arrays(op, tangents, result):
-        return _by_backward(op, args, next(t for t in tangents if t is not None), result)
+        return recorded(LOCAL.transforms, _step(_by_backward, op), (args, tangents, result))
     total = None
     for p, t in zip(op.params, tangents, strict=True):
         if t is None or p.name not in op.formulas:
@@ -120,7 +121,9 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
 
 def _works_on_arrays(op: Op, tangents: list, result: Any) -> bool:
     """Whether an op of one real tensor computes its gradient on arrays, and nothing is recorded."""
-    if not (len(op.wrt) == len(op.takes_number) == 1 and isinstance(result, Tensor)) or LOCAL.transforms:
+    if not (len(op.wrt) == len(op.takes_number) == 1 and isinstance(result, Tensor)) or not only_recorded(
+        LOCAL.transforms
+    ):
         return False
     along, dtype = next(t for t in tangents if t is not None), result._array.dtype
     if dtype.kind == "c" or along._array.dtype is not dtype:
@@ -130,8 +133,17 @@ def _works_on_arrays(op: Op, tangents: list, result: Any) -> bool:
     return bool(op.on_arrays or op.backward_kernel) or has_array_backward(op)
 
 
-def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor:
+@functools.cache
+def _step(function: Callable, op: Op) -> Callable:
+    """A function on arrays of an op's arguments, tangents and result, as one of these alone: always the same one."""
+    step = functools.partial(function, op)
+    functools.update_wrapper(step, function)
+    return step
+
+
+def _by_backward(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:
     """The tangent of an op whose Jacobian is symmetric, where nothing is recorded: as its gradient, on arrays."""
+    tangent: Tensor = next(t for t in tangents if t is not None)
     values = _arguments(op, args, (result,), (*op.saved, *op.kept))
     node = object.__new__(Node)
     node.op, node.edges, node.hooks = op, ((None, 0),), None
@@ -221,7 +233,7 @@ def _reduction(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
 
 def _symmetric(op: Op, args: tuple, tangents: list, result: Any) -> Tensor:
     if _works_on_arrays(op, tangents, result):
-        return _by_backward(op, args, next(t for t in tangents if t is not None), result)
+        return recorded(LOCAL.transforms, _step(_by_backward, op), (args, tangents, result))
     ((name, formula),) = op.formulas.items()
     return _along(op, formula, "g", name, args, tangents, result)
 
@@ -267,20 +279,32 @@ def _stated(op: Op, args: tuple, tangents: list, result: Any) -> Any:
 _KERNELS: dict[tuple[Op, type], Callable | None] = {}  # (op, class of its arrays) -> its `jvp_kernel` for these
 
 
-def kernel_of(op: Op, args: tuple) -> Callable | None:
-    """The row's `jvp_kernel` for the class of the first argument's array; None if there is none for it."""
-    key = op, args[0]._array.__class__
+def has_kernel(op: Op, args: tuple, transforms: tuple) -> bool:
+    """Whether the row's `jvp_kernel` computes the tangent, with these transforms further out."""
+    if not only_recorded(transforms):
+        return False
+    array = args[0]._array
+    return _kernel_of(op, transforms[0].class_of(array) if transforms else array.__class__) is not None
+
+
+def _kernel_of(op: Op, kind: type) -> Callable | None:
+    """The row's `jvp_kernel` for a class of arrays; None if there is none for it."""
+    key = op, kind
     if key not in _KERNELS:
-        storage = STORAGES[key[1]]
+        storage = STORAGES[kind]
         _KERNELS[key] = None if storage.xp is None else storage.guard(array_kernel(op.jvp_kernel, storage.xp))
     return _KERNELS[key]
 
 
 def by_kernel(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:
     """The tangent of the result by the row's `jvp_kernel`."""
+    return recorded(LOCAL.transforms, _step(_by_kernel, op), (args, tangents, result))
+
+
+def _by_kernel(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:
     known = {**_prepared(op, args), op.outputs[0]: result._array}
     known |= {f"{p.name}_t": None if t is None else t._array for p, t in zip(op.params, tangents, strict=True)}
-    kernel = kernel_of(op, args)
+    kernel = _kernel_of(op, args[0]._array.__class__)
     return wrap(kernel(*[known[name] for name in backward_arguments(op.jvp_kernel)]))  # type: ignore[misc]
 
 

@@ -30,6 +30,7 @@ class Transform:
     """
 
     name = "a transform"
+    with_kernels = False  # whether kernels run as if it was off, each as one step of it (`beside`)
 
     def __enter__(self) -> Any:
         self.around = LOCAL.transforms
@@ -101,6 +102,13 @@ class Transform:
         """The text of a tensor's tangent, for its `repr`; None if it has none."""
         return None
 
+    def class_of(self, array: Any) -> Any:
+        """The class of the array that kernels compute with."""
+        return array.__class__
+
+    def shares(self, tensor: Any) -> None:
+        """Called before another tensor is made of a tensor's array without an op."""
+
     def hand_over(self, old: Any, new: Any, change: Any) -> None:
         """Gives a tensor what it knows of another one of the same values, with `change` applied to it."""
 
@@ -113,6 +121,16 @@ class Transform:
 def beside_ops(function: Any, args: tuple, writes: tuple = (), kind: str = "") -> Any:
     """What the transforms that are on make of a function (see `Transform.beside`); `NotImplemented`: it is called."""
     return LOCAL.transforms[-1].beside(function, args, writes, kind) if LOCAL.transforms else NotImplemented
+
+
+def only_recorded(transforms: tuple) -> bool:
+    """Whether nothing is on but perhaps a recorder that has kernels as steps."""
+    return not transforms or (len(transforms) == 1 and transforms[0].with_kernels)
+
+
+def recorded(transforms: tuple, step: Any, args: tuple) -> Any:
+    """What a function of tensors that computes on arrays returns, as one step if it is recorded."""
+    return transforms[0].beside(step, args) if transforms else step(*args)
 
 
 class Off:
