@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setuptools.command.build_ext import build_ext
+from setuptools.command.build_ext import build_ext  # type: ignore[import-untyped]
 
 
-class BuildExtension(build_ext):  # type: ignore[misc]
+class BuildExtension(build_ext):
     """The command `build_ext` of setuptools, which tells sources their module's name as TORCH_EXTENSION_NAME.
 
     Args:

@@ -31,8 +31,8 @@ def found(name: str) -> Found:
     >>> from tensorgrad.compat.names_here import found
     >>> found("torch.nn.Linear.forward").state, found("torch.nn.Lineer").state
     ('present', 'absent')
-    >>> found("torch.int7")
-    Found(state='refuses', place='torch.int7', reason='NumPy has no integers of fewer than eight bits')
+    >>> found("torch.complex32")
+    Found(state='refuses', place='torch.complex32', reason='NumPy has no complex numbers of 16-bit parts')
     """
     first, *rest = name.split(".")
     place, value = first, _module(first)

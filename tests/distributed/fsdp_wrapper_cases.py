@@ -351,6 +351,9 @@ for keeps in (False, True):
         assert same(other.state_dict(), whole, 0) and other_optimizer.param_groups[0]["lr"] == 0.01
         a, b = (FSDP.optim_state_dict(m, o)["state"] for m, o in ((made, optimizer), (other, other_optimizer)))
         assert all(torch.equal(a[name][key], b[name][key]) for name in names for key in a[name]), (keeps, flat)
+dist.barrier()
+if rank == 0:
+    shutil.rmtree(FOLDER)
 dist.destroy_process_group()
 
 dist.barrier()

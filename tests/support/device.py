@@ -41,6 +41,7 @@ ELSEWHERE = {
     "nn/test_containers.py::test_containers": _PRINTS,
     "nn/test_rnn.py::test_packing?r.pack_padded_sequence(x, l.tensor*": "lengths must be on the CPU",
     "ops/test_float8.py::*": "8-bit floating dtypes are not on GPUs (docs/cuda.md)",
+    "ops/test_small_dtypes.py::*": "dtypes of fewer than eight bits are not on GPUs (docs/cuda.md)",
     "ops/test_edge_values.py::test_deviations_are_still_there": "is about the CPU's kernels",
     "ops/test_magnitudes.py::test_reductions*squares vanish*": "squares below 1.2e-38 are 0 (docs/cuda.md)",
     "ops/test_ops.py::test_empty_and_zero_dim*": _LATE,

@@ -79,8 +79,9 @@ def _call_method(key: Key, name: str, args: tuple, kwargs: dict[str, Any]) -> An
 def _count_off() -> None:
     """Tells owners of references that are gone, as long as this process has an agent."""
     while True:
-        found, owner, key = _ended.get()
-        if found is None or found is not STATE.agent:
+        counted_by, owner, key = _ended.get()
+        found = STATE.agent
+        if found is None or found is not counted_by:
             continue
         if owner == found.info:
             _kept(key, -1)
