@@ -46,6 +46,11 @@ def make(torch):
             a, b = b, a + b
         return x, total, a, b
 
+    def booleans(x, flag: bool):
+        signs = x > 0
+        made = torch.full([2], flag), torch.full([2], True), torch.full_like(x, True), torch.where(signs, True, flag)
+        return made, signs + flag, signs * flag, x - flag, signs.masked_fill(signs, flag)
+
     def numbers(n: int, t: float, flag: bool):
         made = (
             2**n, n**2.0, 7 // 2, -7 // 2, 7 % 3, -7 % 3, n / 2, n * t, -n, abs(-3), max(3, n), min(t, 2.0), int(2.7),
@@ -522,6 +527,7 @@ def make(torch):
     return {
         "clip": (clip, [(x,), (-x,), (x, 100.0)]),
         "loops": (loops, [(x, 4), (x, 20)]),
+        "booleans": (booleans, [(x, True), (x, False)]),
         "numbers": (numbers, [(3, 2.5, True), (2, 0.5, False)]),
         "strings": (strings, [("ab,c", 3, 2.5), ("x", -1, 1e-7)]),
         "containers": (containers, [(x, 4), (x, 6)]),

@@ -128,6 +128,8 @@ def operator(e: Any, name: str, args: list[Typed], named: dict[str, Typed], node
         rest = args[first:]
         if rest and all(a.type in (INT, NUMBER) for a in rest):
             args = [*args[:first], Typed(f"[{', '.join(a.text for a in rest)}]", list_of(INT))]
+    if name.removesuffix("_") in OF_NUMBERS:
+        args = [as_number(a) for a in args]
     args = [listed(e, a) for a in args]
     named = {k: listed(e, v) for k, v in named.items()}
     if any(a.type.name == "Tuple" for a in (*args, *named.values())):
@@ -164,6 +166,8 @@ def _unique(e: Any, args: list[Typed], named: dict[str, Typed]) -> Typed:
     return Typed(f"({', '.join(f'{found}[{i}]' for i in places)})", tuple_of(*[TENSOR] * len(places)))
 
 
+# Operators that take numbers beside tensors.
+OF_NUMBERS = frozenset(("add", "div", "fill", "full", "full_like", "masked_fill", "mul", "new_full", "sub", "where"))
 AXES = frozenset(
     ("all", "amax", "amin", "any", "argmax", "argmin", "cat", "max", "mean", "min", "norm", "prod", "softmax",
      "squeeze", "stack", "std", "sum", "unsqueeze", "var")
@@ -174,6 +178,11 @@ CASTS = {
     "int": dtypes.int32, "bool": dtypes.bool, "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16,
     "bfloat16": dtypes.bfloat16,
 }  # fmt: skip
+
+
+def as_number(value: Typed) -> Typed:
+    """A bool as the integer that TorchScript gives to operators on tensors."""
+    return Typed(f"int({value.text})", INT) if value.type == BOOL else value
 
 
 def listed(e: Any, value: Typed) -> Typed:

@@ -12,7 +12,7 @@ import tensorgrad as torch
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.jit import operators
 from tensorgrad.jit.scripting import results
-from tensorgrad.jit.scripting.calls import call, listed
+from tensorgrad.jit.scripting.calls import as_number, call, listed
 from tensorgrad.jit.scripting.errors import NotSupportedError, NotWritable, UnsupportedNodeError, refused
 from tensorgrad.jit.scripting.source import MISSING
 from tensorgrad.jit.scripting.types import (
@@ -297,8 +297,9 @@ class Expressions:
             raise self.unfit(
                 f"Arguments for call are not valid: {name} of {one.type} and {other.type}", node, one, other
             )
-        if kind == TENSOR and name == "floordiv":
-            name = "floor_divide"
+        if kind == TENSOR:
+            name = "floor_divide" if name == "floordiv" else name
+            one, other = as_number(one), as_number(other)
         if TENSOR in (one.type, other.type) and one.type != TENSOR:
             if name == "sub":
                 return Typed(f"torch.rsub({other.text}, {one.text})", kind)
