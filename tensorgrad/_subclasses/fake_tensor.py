@@ -65,7 +65,7 @@ class FakeTensor(Tensor):
     Attributes:
         fake_mode: the mode that it belongs to.
         fake_device: the device.
-    >>> from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    >>> from tensorgrad._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     >>> with FakeTensorMode():
     ...     layer = torch.nn.Linear(3, 2, device="cuda")
     ...     y = layer(torch.ones(4, 3, device="cuda"))
@@ -239,7 +239,7 @@ class FakeTensorMode(TorchFunctionMode):
         static_shapes: accepted for compatibility.
         export: accepted for compatibility.
 
-    >>> from torch._subclasses.fake_tensor import FakeTensorMode
+    >>> from tensorgrad._subclasses.fake_tensor import FakeTensorMode
     >>> with FakeTensorMode() as mode:
     ...     model = torch.nn.Linear(10**6, 10**6)
     >>> sum(p.numel() * p.element_size() for p in model.parameters()) // 10**9  # gigabytes, of which none is used
@@ -289,7 +289,7 @@ class FakeTensorMode(TorchFunctionMode):
         Raises:
             UnsupportedFakeTensorException: If it is sparse or quantized.
 
-        >>> from torch._subclasses.fake_tensor import FakeTensorMode
+        >>> from tensorgrad._subclasses.fake_tensor import FakeTensorMode
         >>> FakeTensorMode().from_tensor(torch.ones(2, 3).t())
         FakeTensor(..., size=(3, 2))
         """
@@ -409,7 +409,7 @@ def _says_the_size(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
 def unset_fake_temporarily() -> Iterator[FakeTensorMode | None]:
     """A context in which no fake mode is on: it yields the one that was.
 
-    >>> from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+    >>> from tensorgrad._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
     >>> with FakeTensorMode(), unset_fake_temporarily():
     ...     torch.ones(2)
     tensor([1., 1.])
@@ -425,7 +425,7 @@ def unset_fake_temporarily() -> Iterator[FakeTensorMode | None]:
 def is_fake(x: object) -> bool:
     """Returns whether a value is a fake tensor, or made of fake tensors.
 
-    >>> from torch._subclasses.fake_tensor import is_fake
+    >>> from tensorgrad._subclasses.fake_tensor import is_fake
     >>> is_fake(torch.ones(2))
     False
     """
@@ -461,8 +461,7 @@ def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     Raises:
         AssertionError: If there are several.
 
-    >>> from torch._guards import detect_fake_mode
-    >>> from torch._subclasses.fake_tensor import FakeTensorMode
+    >>> from tensorgrad._subclasses.fake_tensor import FakeTensorMode, detect_fake_mode
     >>> mode = FakeTensorMode()
     >>> detect_fake_mode([mode.from_tensor(torch.ones(2))]) is mode, detect_fake_mode()
     (True, None)

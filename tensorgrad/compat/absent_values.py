@@ -224,8 +224,8 @@ class TritonSettings:
 class PlainSizes:
     """`torch.fx.experimental.symbolic_shapes.ShapeEnv`, made to let sizes be symbols: here they stay numbers.
 
-    >>> from torch.fx.experimental.symbolic_shapes import ShapeEnv
-    >>> from torch._subclasses.fake_tensor import FakeTensorMode
+    >>> from tensorgrad.compat.absent_values import PlainSizes as ShapeEnv
+    >>> from tensorgrad._subclasses.fake_tensor import FakeTensorMode
     >>> FakeTensorMode(shape_env=ShapeEnv(assume_static_by_default=True)).from_tensor(torch.ones(2, 3)).shape
     torch.Size([2, 3])
     """

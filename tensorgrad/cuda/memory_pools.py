@@ -63,6 +63,10 @@ def use_mem_pool(pool: MemPool, device: Any = None) -> Iterator[None]:
     Args:
         pool: the pool.
         device: the GPU that is the current one meanwhile.
+
+    >>> if torch.cuda.is_available():
+    ...     with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+    ...         x = torch.empty(1000, device="cuda")
     """
     cupy = module()
     own = pool._pool.memory

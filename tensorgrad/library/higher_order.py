@@ -40,7 +40,7 @@ class HigherOrderOperator(ABC):
     Raises:
         TypeError: If it is made of this class itself: a subclass defines `__call__`, as below.
 
-    >>> from torch._ops import HigherOrderOperator
+    >>> from tensorgrad._ops import HigherOrderOperator
     >>> class Twice(HigherOrderOperator):
     ...     def __init__(self):
     ...         super().__init__("twice")
