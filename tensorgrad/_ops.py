@@ -17,6 +17,7 @@ import tensorgrad
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.signature import arguments_of
 from tensorgrad.rows.switches import DISPATCH
+from tensorgrad.system.lazy_modules import whole
 
 # PyTorch's operators that exist here: overloads -> the operators with exactly these. Those with a * PyTorch makes of
 # others, or does not count as operators: a class with `__torch_dispatch__` sees what they call.
@@ -677,3 +678,10 @@ def __getattr__(name: str) -> Any:
 
         return HigherOrderOperator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "HigherOrderOperator"})
+
+
+whole(__name__)

@@ -265,7 +265,7 @@ def test_tensor_types_in_annotations():
 
 # Modules that load some of their names when they are first used.
 WHOLE = [
-    "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed",
+    "", "_C", "_ops", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed",
     "distributions", "hub", "jit", "nn",
     "nn.compiled", "nn.functional", "nn.modules", "nn.parallel", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils",
     "utils.model_zoo", "version", "viz",

@@ -65,7 +65,7 @@ def test_show_prints_the_order_of_asking():
     """All of it: a line for each class of arrays that the op has a kernel for, and for its backward kernel."""
 
     def has(name: str, *lines: str) -> None:
-        shown = show(name).replace("its float8, else ", "")  # a check, once a test has made such numbers
+        shown = show(name).replace("its stored, else ", "")  # a check, once a test has made such numbers
         for line in lines:
             assert re.search(f"^#?[ ]*{line}$", shown, re.MULTILINE), line
 
