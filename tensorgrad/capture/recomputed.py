@@ -108,7 +108,9 @@ class _Program:
         """Whether an array is from outside, or one that an op made and that is in memory at a launch anyway."""
         if _VARIABLE.fullmatch(name) is None:
             return True
-        return self.made[name].of not in ("", VIEW, *CHEAP) and any(n >= number for n in self.uses.get(name, ()))
+        launch = self.made.get(name)
+        made = launch is not None and launch.of not in ("", VIEW, *CHEAP)
+        return made and any(n >= number for n in self.uses.get(name, ()))
 
     def _may_write(self, number: int, inputs: set[str], after: bool) -> bool:
         """Whether a launch `after` an op may change one of its inputs, or any launch makes one a leaf's gradient.
