@@ -26,7 +26,7 @@ ARGUMENTS = (
     (Y[:, 0], Y[0]), (Y[0],), (X > 0.5, Y), (0, ROWS.expand(2, 2), Y[:2, :2]), (2.0, 0, 1.0), ((ROWS,), Y[:2]),
     (0, ROWS.expand(2, 2), Y[:2, :2], "sum"), (0, ROWS, Y[:2], "prod"), (0,), (-Y,), (Y[:, :3].long() + 6,),
     (ROWS, Y[0, :2]), (Y[None, :3, :3], Y[None]), (Y[:, :3], Y[0, :3]), (Y[None, :, :3], Y[None]),
-    (ROWS + 1, ROWS + 2),
+    (ROWS + 1, ROWS + 2), ((2, 2), (1, 2)),
 )  # fmt: skip
 INPUTS = X, (X * 10).long(), X[None], X[:, 0], X.double(), (X[:, :3] * 10).long() + 12
 
