@@ -355,7 +355,3 @@ dist.barrier()
 if rank == 0:
     shutil.rmtree(FOLDER)
 dist.destroy_process_group()
-
-dist.barrier()
-if rank == 0:
-    shutil.rmtree(FOLDER)
