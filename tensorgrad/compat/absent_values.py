@@ -244,10 +244,13 @@ def build_directory(name: str, verbose: bool = False) -> str:
     """
     import os
     import sys
+    import tempfile
 
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
     if root is None:
-        cache = os.environ.get("XDG_CACHE_HOME", os.path.join(os.path.expanduser("~"), ".cache"))
+        from tensorgrad.system import folders
+
+        cache = folders.cache(system=False) or tempfile.gettempdir()
         version = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}_cpu"
         root = os.path.join(cache, "torch_extensions", version)
     if verbose:

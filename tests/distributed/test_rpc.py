@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -113,6 +114,25 @@ def test_a_stranger_is_not_served():
         raise AssertionError("it was served")
     assert len(agent._pool._threads) == before
     assert rpc.rpc_sync("alone", abs, (-1,)) == 1
+    rpc.shutdown()
+""")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_child_has_no_agent():
+    """Its parent's threads do not run in it: a call would wait for ever."""
+    output_of(f"""{ALONE}
+    import os
+
+    kept = rpc.RRef([1])
+    if not (child := os.fork()):
+        try:
+            rpc.rpc_sync("alone", abs, (-1,))
+        except RuntimeError as error:
+            os._exit("has not been initialized" not in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert rpc.rpc_sync("alone", abs, (-1,)) == 1 and kept.to_here() == [1]
     rpc.shutdown()
 """)
 

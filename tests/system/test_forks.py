@@ -42,6 +42,8 @@ ALLOWED = {
     "distributed/checkpoint/state_dict_saver.py: ThreadPoolExecutor",  # dropped in a child
     "distributed/elastic/logs.py: Event",  # of the launcher, which copies its children's output
     "distributed/elastic/rendezvous/dynamic_rendezvous.py: Event",  # ends the thread that gives signs of life
+    "distributed/rpc/agent.py: ThreadPoolExecutor",  # of the agent, which a child does not have
+    "distributed/rpc/references.py: SimpleQueue",  # of the thread that counts; a child has its own
     "distributed/mpi/shared_sums.py: Lock",  # adopted by forks.adopt
     "distributed/stores/store.py: Condition",  # over a lock of forks.lock
     "futures.py: Condition",  # over a lock of forks.lock

@@ -35,6 +35,15 @@ class _State:
 STATE = _State()
 
 
+def _forget() -> None:
+    """In a child: the threads that answer calls are its parent's, and it has not called `init_rpc`."""
+    STATE.agent = STATE.found = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
 def is_available() -> bool:
     """Returns whether processes can call each other's functions.
 

@@ -7,6 +7,7 @@ is counted off by a thread of its own, as it may end anywhere. The value goes wi
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -37,6 +38,17 @@ class _Kept:
 _lock = forks.lock()
 _ended: SimpleQueue[tuple[Any, WorkerInfo, Key]] = SimpleQueue()  # (agent, owner, key) of references that are gone
 _counting: list[threading.Thread] = []
+
+
+def _forget() -> None:
+    """In a child: references are its parent's to count off, by a thread that the child does not have."""
+    global _ended
+    _ended = SimpleQueue()
+    _counting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _kept(key: Key, change: int = 0) -> _Kept:
@@ -76,6 +88,10 @@ def _call_method(key: Key, name: str, args: tuple, kwargs: dict[str, Any]) -> An
     return getattr(_kept(key).value.wait(), name)(*args, **kwargs)
 
 
+def _gone(reference: tuple[Any, WorkerInfo, Key]) -> None:
+    _ended.put(reference)
+
+
 def _count_off() -> None:
     """Tells owners of references that are gone, as long as this process has an agent."""
     while True:
@@ -97,7 +113,7 @@ def _made(owner: WorkerInfo, key: Key) -> RRef:
     if not (_counting and _counting[0].is_alive()):
         _counting[:] = [threading.Thread(target=_count_off, name="ends of references", daemon=True)]
         _counting[0].start()
-    weakref.finalize(made, _ended.put, (agent(), owner, key)).atexit = False
+    weakref.finalize(made, _gone, (agent(), owner, key)).atexit = False
     return made
 
 
