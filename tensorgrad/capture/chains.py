@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.capture.launches import Launch
+from tensorgrad.capture.lifetimes import VARIABLE
 from tensorgrad.capture.links import BYTE, Link, Links, Memory, Piece, address, bounds, full_of_nan
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.kernels.compiled.runtime import launch as compiled
@@ -29,7 +30,6 @@ from tensorgrad.storage import fresh
 _LARGE = 1 << 16  # bytes of an array that is not in the arena
 _MOST = 2048  # numbers of a chain, about: machine code has a copy on its stack
 _LINE = 64
-_NAME = re.compile(r"\bv\d+\b")
 
 
 class Chains(Links):
@@ -103,9 +103,9 @@ class Chains(Links):
             name = made.results[0] if made.results else ""
             match = re.fullmatch(r"f\d+\((v\d+), (-?\d+)\)", filled.text)
             if match and match[1] == name and made.name.startswith("empty") and filled.name.startswith("write"):
-                uses = _NAME.findall("\n".join([*texts, tail]))
+                uses = VARIABLE.findall("\n".join([*texts, tail]))
                 views = [s for s in steps if isinstance(s, Link) and not s.runs]
-                uses += [n for s in views for n in _NAME.findall(s.launch.text)]
+                uses += [n for s in views for n in VARIABLE.findall(s.launch.text)]
                 memory = next((m for m in self._given if m.text == name), None)
                 if name not in uses and memory is not None:
                     memory.text = f"seed{i}"
@@ -115,14 +115,14 @@ class Chains(Links):
 
     def _seen_by_python(self, steps: list[Any], tail: str) -> set[str]:
         """The names whose arrays Python needs."""
-        seen = set(_NAME.findall(tail))
+        seen = set(VARIABLE.findall(tail))
         for step in reversed(steps):
             if isinstance(step, Launch):
-                seen.update(_NAME.findall(step.text))
+                seen.update(VARIABLE.findall(step.text))
             elif step.checked:
                 seen.add(step.checked)
             elif not step.runs and any(name in seen for name in step.launch.results):
-                seen.update(_NAME.findall(step.launch.text))
+                seen.update(VARIABLE.findall(step.launch.text))
         return seen
 
     def _number(self, steps: list[Any]) -> None:
@@ -133,7 +133,7 @@ class Chains(Links):
                 used = [p.memory for p in step.pieces.values()] + [*step.scratch]
                 used += [m for _, _, ns in step.runs for a in ns if (m := self._memory(a)) is not None]
                 # (What it is called with one by one may be more than what its launches read.)
-                named = [self._pieces.get(name) for name in _NAME.findall(step.launch.text)]
+                named = [self._pieces.get(name) for name in VARIABLE.findall(step.launch.text)]
                 used += [piece.memory for piece in named if piece is not None]
                 for memory in used:
                     memory.first, memory.last = min(memory.first, number), max(memory.last, number)

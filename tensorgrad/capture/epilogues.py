@@ -7,7 +7,6 @@ the kernel does not take its arrays, the functions of the launches that it stand
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad.capture.launches import Launch, Launches
+from tensorgrad.capture.lifetimes import VARIABLE
 from tensorgrad.dtypes import F32
 from tensorgrad.rows.kernel_tables import COMPILED
 from tensorgrad.settings import SETTINGS
@@ -32,7 +32,6 @@ _KERNELS = (
     "batch_norm.backward",
 )
 _WINDOWS = ("(2, 2, )", "(2, 2, )", "(0, 0, )", "(1, 1, )")
-_NAME = re.compile(r"\bv\d+\b")
 
 
 class Together:
@@ -83,10 +82,10 @@ def joined(launches: Launches, tail: str) -> list[Launch]:
     """The launches, with those together that one kernel does. `tail` is the text that follows."""
     if COMPILED.get(FORWARD) is None or SETTINGS.deterministic:
         return launches.launches
-    uses = Counter(_NAME.findall(tail))
+    uses = Counter(VARIABLE.findall(tail))
     users: dict[str, list[Launch]] = {}
     for launch in launches.launches:
-        for name in _NAME.findall(launch.text)[len(launch.results) :]:
+        for name in VARIABLE.findall(launch.text)[len(launch.results) :]:
             uses[name] += 1
             users.setdefault(name, []).append(launch)
     instead: dict[int, Launch | None] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-_VARIABLE = re.compile(r"\bv\d+\b")
+VARIABLE = re.compile(r"\bv\d+\b")  # the name of an array in the text of a plan
 
 
-def dropped(body: list[str], kept: str, variable: re.Pattern[str] = _VARIABLE) -> list[str]:
+def dropped(body: list[str], kept: str, variable: re.Pattern[str] = VARIABLE) -> list[str]:
     """The lines, with each variable deleted after the last line that uses it, unless `kept` does.
 
     >>> from tensorgrad.capture.lifetimes import dropped

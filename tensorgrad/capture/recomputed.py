@@ -11,12 +11,14 @@ import re
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorgrad.capture.launches import VIEW, Launch, Launches
+from tensorgrad.capture.lifetimes import VARIABLE
 from tensorgrad.storage.cpu import CPUStorage
 
 CHEAP = ("layer_norm", "rms_norm")
 SMALLEST = 1 << 16  # bytes of a result that is worth it
-_VARIABLE = re.compile(r"\bv\d+\b")
 _ARRAY = re.compile(r"\b(?:a|v|v_in)\d+\b")
 _OF_GRADIENT = re.compile(r"(?:(v\d+) = )?t\d+\._grad\b")  # begins the text of what reads or sets a leaf's gradient
 
@@ -33,6 +35,7 @@ class _Program:
     """The launches, and what is known about their arrays.
 
     Attributes:
+        outside: array from outside -> the array itself.
         made: array -> the launch that makes it.
         wholes: view -> what it is a view of.
         uses: array -> the numbers of the launches that use it, or a view of it; the number after the last for the end.
@@ -43,6 +46,7 @@ class _Program:
 
     def __init__(self, launches: Launches, tail: str) -> None:
         self.launches = launches.launches
+        self.outside = {name: value for name, value in launches.values.items() if value.__class__ is np.ndarray}
         self.made = {name: launch for launch in self.launches for name in launch.results}
         self.wholes: dict[str, list[str]] = {}
         self.uses = self._uses(tail)
@@ -106,22 +110,30 @@ class _Program:
 
     def _kept(self, name: str, number: int) -> bool:
         """Whether an array is from outside, or one that an op made and that is in memory at a launch anyway."""
-        if _VARIABLE.fullmatch(name) is None:
+        if VARIABLE.fullmatch(name) is None:
             return True
         launch = self.made.get(name)
         made = launch is not None and launch.of not in ("", VIEW, *CHEAP)
         return made and any(n >= number for n in self.uses.get(name, ()))
 
+    def _shares(self, inputs: set[str], given: set[str]) -> bool:
+        """Whether one of these arrays is one of those, or lies in its memory."""
+        ours, theirs = ([self.outside[name] for name in names if name in self.outside] for names in (inputs, given))
+        return not inputs.isdisjoint(given) or any(np.may_share_memory(a, b) for a in ours for b in theirs)
+
     def _may_write(self, number: int, inputs: set[str], after: bool) -> bool:
         """Whether a launch `after` an op may change one of its inputs, or any launch makes one a leaf's gradient.
 
-        Ops do not, nor what makes memory. What is written to is memory made for that, or gradients.
+        Ops do not, nor what makes memory; samplers and the like at most what they are given. What is written to is
+        memory made for that, or gradients.
         """
         launch = self.launches[number]
         if launch.of or (launch.plain and launch.results):
             return False
         if _OF_GRADIENT.match(launch.text):
             return not inputs.isdisjoint(self._arrays(launch.text))
+        if launch.results:
+            return after and self._shares(inputs, {*self._arrays(launch.text)})
         if launch.function in (CPUStorage.write, CPUStorage.add_to):
             target = launch.arguments[0]
             return after and target not in self.gradients and not (target in self.made and self.made[target].plain)
@@ -138,7 +150,7 @@ def recomputed(launches: Launches, tail: str) -> list[Launch]:
     renamed: dict[str, tuple[int, str]] = {}  # a result -> from which launch on it has which other name
     for repeat in filter(None, map(program.repeat, range(len(found)))):
         names = {name: launches.fresh() for name in repeat.launch.results}
-        text = _VARIABLE.sub(lambda match, names=names: names.get(match[0], match[0]), repeat.launch.text)  # type: ignore[misc]
+        text = VARIABLE.sub(lambda match, names=names: names.get(match[0], match[0]), repeat.launch.text)  # type: ignore[misc]
         copy = repeat.launch._replace(name=f"{repeat.launch.name}_again", results=tuple(names.values()), text=text)
         again.setdefault(repeat.before, []).append(copy)
         renamed[repeat.result] = repeat.before, names[repeat.result]
@@ -146,7 +158,7 @@ def recomputed(launches: Launches, tail: str) -> list[Launch]:
     for i, launch in enumerate(found):
         now = {name: other for name, (since, other) in renamed.items() if i >= since and name in launch.text}
         if now:
-            texts = [_VARIABLE.sub(lambda match, now=now: now.get(match[0], match[0]), text)  # type: ignore[misc]
+            texts = [VARIABLE.sub(lambda match, now=now: now.get(match[0], match[0]), text)  # type: ignore[misc]
                      for text in (launch.text, *launch.arguments)]  # fmt: skip
             launch = launch._replace(text=texts[0], arguments=tuple(texts[1:]))
         result += [*again.get(i, ()), launch]
