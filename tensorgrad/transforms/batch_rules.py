@@ -24,7 +24,7 @@ the row (`rule_of`):
 
 Rules are ordinary code over tensors: they are recorded if the values are. Where they are not, and no transform is
 further out, a row's `batch_kernel` computes the results on arrays instead, and its `batch_backward` the gradients; to
-fold dimensions takes no tensors then either.
+fold dimensions takes no tensors then either. (A recorder that has kernels as steps may be further out.)
 Their parameters are named as those of the op or of its `backward_kernel`; arrays with a batch have it first. There may
 be `size`, `mapped`, and `whole`: the row's own kernel, or backward kernel, for arrays. What is left runs in a loop over
 the samples, with a warning. `looped()` lists these ops.
@@ -49,7 +49,7 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms import batch_views
 from tensorgrad.transforms.batch import Batch, BatchedArray, BatchedStorage, Shared
-from tensorgrad.transforms.transform import only_recorded, recorded, run_by_outer
+from tensorgrad.transforms.transform import only_recorded, run_by_outer
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -167,7 +167,7 @@ def run_on_arrays(function: Callable, op: Op, level: Batch, found: tuple) -> Any
     arrays, mapped, storage = found
     tensors = tuple([share(a, None) if a.__class__ in STORAGES else a for a in arrays])
     try:
-        return recorded(level.around, _step(function, op, level.size, tuple(mapped), storage), tensors)
+        return level.around[0].beside(_step(function, op, level.size, tuple(mapped), storage), tensors)
     except _Declined:
         return NotImplemented
 
@@ -233,7 +233,7 @@ def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> 
             arrays = [BatchedArray(level, as_value(a), True) for a in made[:count]]
             if start is not None:
                 _observed(op, values, [a.value for a in arrays], start)
-            kept = made[count:] if not level.around else [None if t is None else t._array for t in made[count:]]
+            kept = [a._array if a.__class__ is Tensor else a for a in made[count:]]
             return (*arrays, *kept) if len(made) > 1 else arrays[0]
     return by_rule(*values)
 

@@ -44,7 +44,7 @@ from tensorgrad.rows.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
-from tensorgrad.transforms.transform import arrays_of, only_recorded, recorded, run_by_outer
+from tensorgrad.transforms.transform import arrays_of, only_recorded, run_by_outer
 
 Rule = Callable[[Op, tuple, list, Any], Any]  # (op, arguments, their tangents, result) -> tangents of the results
 
@@ -97,7 +97,7 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     if made and STORAGES[result._array.__class__].layout is not strided and op.name not in made:
         return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
     if _works_on_arrays(op, tangents, result):
-        return recorded(LOCAL.transforms, _step(_by_backward, op), (args, tangents, result))
+        return _on_arrays(_by_backward, op, args, tangents, result)
     total = None
     for p, t in zip(op.params, tangents, strict=True):
         if t is None or p.name not in op.formulas:
@@ -121,9 +121,9 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
 
 def _works_on_arrays(op: Op, tangents: list, result: Any) -> bool:
     """Whether an op of one real tensor computes its gradient on arrays, and nothing is recorded."""
-    if not (len(op.wrt) == len(op.takes_number) == 1 and isinstance(result, Tensor)) or not only_recorded(
-        LOCAL.transforms
-    ):
+    if not (len(op.wrt) == len(op.takes_number) == 1 and isinstance(result, Tensor)):
+        return False
+    if not only_recorded(LOCAL.transforms):
         return False
     along, dtype = next(t for t in tangents if t is not None), result._array.dtype
     if dtype.kind == "c" or along._array.dtype is not dtype:
@@ -133,9 +133,14 @@ def _works_on_arrays(op: Op, tangents: list, result: Any) -> bool:
     return bool(op.on_arrays or op.backward_kernel) or has_array_backward(op)
 
 
+def _on_arrays(function: Callable, op: Op, *given: Any) -> Tensor:
+    """What a function that computes on arrays makes of an op's arguments, tangents and result: recorded, one step."""
+    return LOCAL.transforms[0].beside(_step(function, op), given) if LOCAL.transforms else function(op, *given)
+
+
 @functools.cache
 def _step(function: Callable, op: Op) -> Callable:
-    """A function on arrays of an op's arguments, tangents and result, as one of these alone: always the same one."""
+    """The function for one op, always the same object: two recordings of a program are compared."""
     step = functools.partial(function, op)
     functools.update_wrapper(step, function)
     return step
@@ -233,7 +238,7 @@ def _reduction(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
 
 def _symmetric(op: Op, args: tuple, tangents: list, result: Any) -> Tensor:
     if _works_on_arrays(op, tangents, result):
-        return recorded(LOCAL.transforms, _step(_by_backward, op), (args, tangents, result))
+        return _on_arrays(_by_backward, op, args, tangents, result)
     ((name, formula),) = op.formulas.items()
     return _along(op, formula, "g", name, args, tangents, result)
 
@@ -298,7 +303,7 @@ def _kernel_of(op: Op, kind: type) -> Callable | None:
 
 def by_kernel(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:
     """The tangent of the result by the row's `jvp_kernel`."""
-    return recorded(LOCAL.transforms, _step(_by_kernel, op), (args, tangents, result))
+    return _on_arrays(_by_kernel, op, args, tangents, result)
 
 
 def _by_kernel(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:

@@ -128,11 +128,6 @@ def only_recorded(transforms: tuple) -> bool:
     return not transforms or (len(transforms) == 1 and transforms[0].with_kernels)
 
 
-def recorded(transforms: tuple, step: Any, args: tuple) -> Any:
-    """What a function of tensors that computes on arrays returns, as one step if it is recorded."""
-    return transforms[0].beside(step, args) if transforms else step(*args)
-
-
 class Off:
     """A context with these transforms only, in which ops are neither cast nor seen by modes over functions."""
 
