@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
+from tensorgrad.library.operators import device_key, overrides
 from tensorgrad.overriding import function_classes
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.system.per_thread import PerThread
-from tensorgrad.tensor import PLAIN, tensors_in
+from tensorgrad.tensor import tensors_in
 from tensorgrad.utils._pytree import tree_leaves
 
 __all__ = ["HigherOrderOperator"]
@@ -114,8 +115,8 @@ class HigherOrderOperator(ABC):
         """Runs the operator. Raises: NotImplementedError if there is no kernel for its tensors."""
         tensors = list(tensors_in(tree_leaves((args, kwargs))))
         if not LOCAL.inside_override:
-            classes = {t.__class__: None for t in tensors if t.__class__ not in PLAIN}
-            overriding = [cls for cls in classes if cls not in self.python_key_table and _overrides(cls)]
+            classes = {t.__class__: None for t in tensors if overrides(t)}
+            overriding = [cls for cls in classes if cls not in self.python_key_table]
             if overriding:
                 return function_classes.call(self, tuple(overriding), args, kwargs)
         for cls, kernel in self.python_key_table.items():
@@ -128,7 +129,7 @@ class HigherOrderOperator(ABC):
                     LOCAL.dispatch_modes = modes
             if any(isinstance(t, cls) for t in tensors):
                 return kernel(*args, **kwargs)
-        device = "Meta" if any(t.is_meta for t in tensors) else "CUDA" if any(t.is_cuda for t in tensors) else "CPU"
+        device = device_key(tensors)
         if is_grad_enabled():
             for key in (f"Autograd{device}", "Autograd"):
                 if self._runs(key) and (self, key) not in _RUNNING.outer:
@@ -147,10 +148,3 @@ class HigherOrderOperator(ABC):
 
     def __str__(self) -> str:
         return self._name
-
-
-def _overrides(cls: type) -> bool:
-    from tensorgrad.dispatch.slow_path import default_torch_function
-
-    method = getattr(cls, "__torch_function__", None)
-    return getattr(method, "__func__", None) is not default_torch_function

@@ -71,7 +71,7 @@ class Operator(OpOverload):
                 return result
         values = (*args, *kwargs.values())
         if not LOCAL.inside_override:
-            classes = {t.__class__: None for t in tensors_in(values) if _overrides(t)}
+            classes = {t.__class__: None for t in tensors_in(values) if overrides(t)}
             classes.update({value.__class__: None for value in function_classes.overriding(values)})
             if classes:
                 return function_classes.call(self, tuple(classes), args, kwargs)
@@ -115,7 +115,7 @@ class Operator(OpOverload):
         tensors = list(tensors_in((*args, *kwargs.values())))
         kernel = self._kernel(tensors)
         if kernel is None:
-            device = "Meta" if any(t.is_meta for t in tensors) else "CUDA" if any(t.is_cuda for t in tensors) else "CPU"
+            device = device_key(tensors)
             if device == "Meta":
                 raise RuntimeError(
                     f"There was no fake impl registered for {self.custom or self}. This is necessary for "
@@ -194,12 +194,17 @@ def _cast(device: str, dtype: Any, value: Any) -> Any:
     return value.to(dtype) if wanted else value
 
 
-def _overrides(tensor: Tensor) -> bool:
+def overrides(tensor: Tensor) -> bool:
     """Whether the class of a tensor has a `__torch_function__` of its own."""
     if tensor.__class__ in PLAIN:
         return False
     method = getattr(tensor.__class__, "__torch_function__", None)
     return getattr(method, "__func__", None) is not getattr(Tensor.__torch_function__, "__func__", None)  # type: ignore[attr-defined]
+
+
+def device_key(tensors: list[Tensor]) -> str:
+    """The name of the dispatch key of the device that an operator on these tensors runs on."""
+    return "Meta" if any(t.is_meta for t in tensors) else "CUDA" if any(t.is_cuda for t in tensors) else "CPU"
 
 
 class Packet(OpOverloadPacket):
