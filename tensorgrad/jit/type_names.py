@@ -145,19 +145,38 @@ class TensorType(_Plain):
         return cls.get()
 
 
-class _OfOne(JitType):
-    """A type that is made of another one."""
+class _Nested(JitType):
+    """A type that is made of others: `_name` is that of its annotations, `_form` what schemas write."""
 
-    def __init__(self, a: JitType) -> None:
-        self._element = a
+    _name: ClassVar[Any]
+    _form: ClassVar[Any]
 
-    def getElementType(self) -> JitType:
-        """The type that it is made of."""
-        return self._element
+    def __init__(self, *parts: JitType) -> None:
+        self._parts = parts
+
+    @property
+    def annotation_str(self) -> str:  # type: ignore[override]
+        """The type as an annotation of Python."""
+        return f"{self._name}[{', '.join(t.annotation_str for t in self._parts) or '()'}]"
+
+    @property
+    def _written(self) -> str:  # type: ignore[override]
+        return self._form.format(", ".join(t._written for t in self._parts))
 
     def containedTypes(self) -> list[JitType]:
         """The types that it is made of."""
-        return [self._element]
+        return list(self._parts)
+
+
+class _OfOne(_Nested):
+    """A type that is made of another one."""
+
+    def __init__(self, a: JitType) -> None:
+        super().__init__(a)
+
+    def getElementType(self) -> JitType:
+        """The type that it is made of."""
+        return self._parts[0]
 
 
 class ListType(_OfOne):
@@ -167,14 +186,7 @@ class ListType(_OfOne):
     (List[int], 'List[int]')
     """
 
-    @property
-    def annotation_str(self) -> str:  # type: ignore[override]
-        """The type as an annotation of Python."""
-        return f"List[{self._element.annotation_str}]"
-
-    @property
-    def _written(self) -> str:  # type: ignore[override]
-        return f"{self._element._written}[]"
+    _name, _form = "List", "{}[]"
 
     @staticmethod
     def ofInts() -> ListType:
@@ -210,14 +222,7 @@ class ListType(_OfOne):
 class OptionalType(_OfOne):
     """A value or `None`."""
 
-    @property
-    def annotation_str(self) -> str:  # type: ignore[override]
-        """The type as an annotation of Python."""
-        return f"Optional[{self._element.annotation_str}]"
-
-    @property
-    def _written(self) -> str:  # type: ignore[override]
-        return f"{self._element._written}?"
+    _name, _form = "Optional", "{}?"
 
     @staticmethod
     def ofTensor() -> OptionalType:
@@ -225,55 +230,35 @@ class OptionalType(_OfOne):
         return OptionalType(TensorType.get())
 
 
-class TupleType(JitType):
+class TupleType(_Nested):
     """A tuple of values of certain types.
 
     >>> torch._C.TupleType([torch._C.IntType.get(), torch._C.TensorType.get()])
     Tuple[int, Tensor]
     """
 
+    _name, _form = "Tuple", "({})"
+
     def __init__(self, a: list[JitType]) -> None:
-        self._elements = list(a)
+        super().__init__(*a)
 
     def elements(self) -> list[JitType]:
         """The types of its elements."""
-        return list(self._elements)
-
-    containedTypes = elements
-
-    @property
-    def annotation_str(self) -> str:  # type: ignore[override]
-        """The type as an annotation of Python."""
-        return f"Tuple[{', '.join(t.annotation_str for t in self._elements) or '()'}]"
-
-    @property
-    def _written(self) -> str:  # type: ignore[override]
-        return f"({', '.join(t._written for t in self._elements)})"
+        return list(self._parts)
 
 
-class DictType(JitType):
+class DictType(_Nested):
     """A dictionary."""
 
+    _name, _form = "Dict", "Dict({})"
+
     def __init__(self, key: JitType, value: JitType) -> None:
-        self._key, self._value = key, value
+        super().__init__(key, value)
 
     def getKeyType(self) -> JitType:
         """The type of the keys."""
-        return self._key
+        return self._parts[0]
 
     def getValueType(self) -> JitType:
         """The type of the values."""
-        return self._value
-
-    def containedTypes(self) -> list[JitType]:
-        """The types that it is made of."""
-        return [self._key, self._value]
-
-    @property
-    def annotation_str(self) -> str:  # type: ignore[override]
-        """The type as an annotation of Python."""
-        return f"Dict[{self._key.annotation_str}, {self._value.annotation_str}]"
-
-    @property
-    def _written(self) -> str:  # type: ignore[override]
-        return f"Dict({self._key._written}, {self._value._written})"
+        return self._parts[1]
