@@ -18,7 +18,7 @@ from tensorgrad.capture.recorder import Recorder
 from tests.capture.compare import bits
 from tests.conformance import opdb
 from tests.conformance.opdb_bridge import leaves
-from tests.conformance.vmap import Batches, _stack
+from tests.conformance.vmap import Batches, stacked
 
 APART = opdb.VALUES_UNDEFINED | {"new_empty_strided"}  # whose values are undefined
 SAMPLES = 3
@@ -35,7 +35,7 @@ def programs(batch: Batches):
     """Transforms of a call: name -> a function without arguments."""
     samples = batch.samples(SAMPLES)
     every = (0,) * len(batch.at)
-    tensors, one = _stack(torch, samples, every, False), samples[0]
+    tensors, one = stacked(torch, samples, every, False), samples[0]
     differentiable = tuple(i for i, t in enumerate(one) if t.dtype.is_floating_point)
     yield "vmap", lambda: torch.func.vmap(batch.run, randomness="same")(*tensors)
     first = (0, *(None,) * (len(every) - 1))

@@ -166,7 +166,7 @@ def _expected(batch: Batches, dims: tuple, twice: bool, alike: bool):
         return None, samples
 
 
-def _stack(library, samples, dims, twice):
+def stacked(library, samples, dims, twice):
     tensors = []
     for k, d in enumerate(dims):
         column = [s[k] for s in samples]
@@ -188,7 +188,7 @@ def _compare(batch: Batches, dims: tuple, twice: bool) -> str:
         return ""
     if not expected[0]:
         return ""
-    tensors = _stack(tg, samples, dims, twice)
+    tensors = stacked(tg, samples, dims, twice)
     if twice:
         inner = tg.func.vmap(batch.run, tuple(None if d is None else -1 for d in dims), randomness="same")
         found = tg.func.vmap(inner, dims, randomness="same")(*tensors)
@@ -213,7 +213,7 @@ def _refused(call, dims: tuple, twice: bool, gradients: bool = False) -> bool:
     """Whether PyTorch's `vmap` refuses the call, too."""
     batch = (_Gradients if gradients else Batches)(call, torch)
     for alike in (False, True):
-        tensors = _stack(torch, batch.samples(4 if twice else 3, alike), dims, twice)
+        tensors = stacked(torch, batch.samples(4 if twice else 3, alike), dims, twice)
         run = batch.run
         if twice:
             run = torch.func.vmap(run, tuple(None if d is None else -1 for d in dims), randomness="same")
