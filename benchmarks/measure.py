@@ -22,6 +22,8 @@ def in_turns(
 ) -> dict[str, list[float]]:
     """Measures programs by turns, after `warm` × `seconds` of each. Returns the seconds of a step of each, by round.
 
+    Each round begins with another program, as the first finds the caches cold.
+
     Args:
         seconds: how long each runs in a round.
         collect: whether the garbage collector runs between rounds.
@@ -34,9 +36,11 @@ def in_turns(
             count += 1
         counts[name] = max(1, round(count * seconds / passed))
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            repeat = range(counts[name])
+    names = list(steps)
+    for n in range(rounds):
+        first = n % len(names)
+        for name in names[first:] + names[:first]:
+            step, repeat = steps[name], range(counts[name])
             start = time.perf_counter()
             for _ in repeat:
                 step()
