@@ -65,6 +65,7 @@ class FakeTensor(Tensor):
     Attributes:
         fake_mode: the mode that it belongs to.
         fake_device: the device.
+
     >>> from tensorgrad._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     >>> with FakeTensorMode():
     ...     layer = torch.nn.Linear(3, 2, device="cuda")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Any
+
+from tensorgrad.system import folders
 
 index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 no_proxy_modes = contextlib.nullcontext  # no mode is on that could be turned off
@@ -242,14 +247,8 @@ def build_directory(name: str, verbose: bool = False) -> str:
         name: the extension's name.
         verbose: whether the folder is printed.
     """
-    import os
-    import sys
-    import tempfile
-
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
     if root is None:
-        from tensorgrad.system import folders
-
         cache = folders.cache(system=False) or tempfile.gettempdir()
         version = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}_cpu"
         root = os.path.join(cache, "torch_extensions", version)

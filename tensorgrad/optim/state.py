@@ -33,7 +33,7 @@ def state_scalar(value: float, p: Tensor, group: dict[str, Any], on_device: bool
     fused = group.get("fused")
     dtype = torch.float64 if torch.get_default_dtype() == torch.float64 and not fused else torch.float32
     device = p.device if on_device or fused or group.get("capturable") else "cpu"
-    if device == "cpu":
+    if device == "cpu":  # written down, so that a fake tensor of it knows its value
         return torch.tensor(float(value), dtype=dtype)
     return torch.full((), float(value), dtype=dtype, device=device)
 
