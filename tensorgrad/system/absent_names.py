@@ -47,14 +47,14 @@ MISSING: dict[str, str] = {
         AVG AggregationType AliasDb Argument ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats
         Block BufferDict CallStack Capsule ClassType Code CompilationUnit CompleteArgumentSpec
         ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext
-        DeviceObjType DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard
+        DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard
         ExecutionPlan FatalError FileCheck FunctionSchema Future FutureType Gradient Graph GraphExecutorState
         IODescriptor InferredType InterfaceType JITException LiteScriptModule LockingLogger LoggerBase
         ModuleDict Node NoopLogger OperatorInfo ParameterDict PyObjectType PyTorchFileWriter QInt32Storage
         QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction
         ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator
         ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule Storage StorageBase
-        Stream StreamObjType SymBoolType SymIntType ThroughputBenchmark TracingState Type UnionType Use Value
+        Stream SymBoolType SymIntType ThroughputBenchmark TracingState Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit ccol_indices_copy
         choose_qparams_optimized classes classproperty col_indices_copy cpp crow_indices_copy
