@@ -33,6 +33,8 @@ from tensorgrad.dtypes import (
     can_cast,
     cdouble,
     cfloat,
+    chalf,
+    complex32,
     complex64,
     complex128,
     double,

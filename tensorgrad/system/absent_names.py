@@ -28,7 +28,6 @@ _FUNCTIONAL = "what is written in place is seen where programs are recorded (tor
 _GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "open what torch.cuda.memory._dump_snapshot writes in the viewer at pytorch.org/memory_viz"
-_HALF = "NumPy has no complex numbers of 16-bit parts"
 _MATCHER = "use torch.fx.replace_pattern"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
 _RPC = "gradients do not flow through remote calls: use torch.distributed.nn"
@@ -229,9 +228,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FUNCTIONAL),
     "torch._subclasses.functional_tensor.FunctionalTensorMode": (REFUSES, "optimum, executorch", _FUNCTIONAL),
     "torch._utils.is_compiling": (NO, "deepspeed, detectron2", _COMPILED),
-    "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
-    "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cuda._lazy_call": (MADE, "deepspeed, fairscale", "when_cuda_is_used"),
