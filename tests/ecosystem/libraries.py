@@ -183,10 +183,22 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "chemprop",
+        requirements=("chemprop",),
+        imports=("chemprop", "chemprop.data", "chemprop.models", "chemprop.nn"),
+        programs=("chemprop_molecules",),
+    ),
+    Library(
         "datasets",
         requirements=("datasets",),
         imports=("datasets",),
         programs=("datasets_formats",),
+    ),
+    Library(
+        "denoising-diffusion-pytorch",
+        requirements=("denoising-diffusion-pytorch",),
+        imports=("denoising_diffusion_pytorch",),
+        programs=("denoising_diffusion_pytorch_images",),
     ),
     Library(
         "diffusers",
@@ -265,6 +277,12 @@ LIBRARIES = (
         own=OwnTests("deep-spin/entmax", tests=("entmax",)),
     ),
     Library(
+        "evotorch",
+        requirements=("evotorch",),
+        imports=("evotorch", "evotorch.algorithms", "evotorch.neuroevolution", "evotorch.operators"),
+        programs=("evotorch_search",),
+    ),
+    Library(
         "fair-esm",
         requirements=("fair-esm",),
         imports=("esm", "esm.model.esm2", "esm.model.msa_transformer"),
@@ -287,6 +305,12 @@ LIBRARIES = (
         requirements=("geoopt",),
         imports=("geoopt",),
         programs=("geoopt_manifolds",),
+    ),
+    Library(
+        "gluonts",
+        requirements=("gluonts[torch]",),
+        imports=("gluonts.torch", "gluonts.torch.distributions"),
+        programs=("gluonts_series",),
     ),
     Library(
         "gpytorch",
@@ -354,9 +378,9 @@ LIBRARIES = (
     ),
     Library(
         "lightning",
-        requirements=("lightning", "tensorboard"),
+        requirements=("lightning", "tensorboard", "mpi4py", "mpich"),
         imports=("lightning", "lightning.fabric", "lightning.pytorch"),
-        programs=("lightning_trainer", "lightning_fabric_loop"),
+        programs=("lightning_trainer", "lightning_fabric_loop", "lightning_fsdp"),
         own=OwnTests(
             "Lightning-AI/pytorch-lightning",
             tests=(
@@ -449,6 +473,12 @@ LIBRARIES = (
         programs=("lpips_distance",),
     ),
     Library(
+        "mace-torch",
+        requirements=("mace-torch",),
+        imports=("mace", "mace.modules"),
+        programs=("mace_torch_atoms",),
+    ),
+    Library(
         "monai",
         requirements=("monai", "einops", "scipy"),
         imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
@@ -463,10 +493,22 @@ LIBRARIES = (
         gaps=("own tests: those of version 1.5",),
     ),
     Library(
+        "neuralforecast",
+        requirements=("neuralforecast",),
+        imports=("neuralforecast", "neuralforecast.models", "neuralforecast.losses.pytorch"),
+        programs=("neuralforecast_series",),
+    ),
+    Library(
         "nflows",
         requirements=("nflows",),
         imports=("nflows.flows",),
         programs=("nflows_density",),
+    ),
+    Library(
+        "nnsight",
+        requirements=("nnsight",),
+        imports=("nnsight",),
+        programs=("nnsight_interventions",),
     ),
     Library(
         "normflows",
@@ -570,10 +612,22 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "python-doctr",
+        requirements=("python-doctr",),
+        imports=("doctr", "doctr.models"),
+        programs=("python_doctr_pages",),
+    ),
+    Library(
         "pytorch-crf",
         requirements=("pytorch-crf",),
         imports=("torchcrf",),
         programs=("pytorch_crf_tags",),
+    ),
+    Library(
+        "pytorch-forecasting",
+        requirements=("pytorch-forecasting",),
+        imports=("pytorch_forecasting",),
+        programs=("pytorch_forecasting_series",),
     ),
     Library(
         "pytorch-ignite",
@@ -715,6 +769,18 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "setfit",
+        requirements=("setfit",),
+        imports=("setfit",),
+        programs=("setfit_classifier",),
+    ),
+    Library(
+        "shap",
+        requirements=("shap",),
+        imports=("shap",),
+        programs=("shap_explanations",),
+    ),
+    Library(
         "skorch",
         requirements=("skorch",),
         imports=("skorch", "skorch.callbacks"),
@@ -733,6 +799,12 @@ LIBRARIES = (
         requirements=("snntorch",),
         imports=("snntorch",),
         programs=("snntorch_spikes",),
+    ),
+    Library(
+        "speechbrain",
+        requirements=("speechbrain",),
+        imports=("speechbrain", "speechbrain.lobes.features", "speechbrain.nnet.RNN", "speechbrain.nnet.losses"),
+        programs=("speechbrain_recognizer",),
     ),
     Library(
         "stable-baselines3",
@@ -1091,6 +1163,18 @@ LIBRARIES = (
             one_in=2,
         ),
         quick=True,
+    ),
+    Library(
+        "trl",
+        requirements=("trl", "peft"),
+        imports=("trl",),
+        programs=("trl_trainers",),
+    ),
+    Library(
+        "ultralytics",
+        requirements=("ultralytics",),
+        imports=("ultralytics",),
+        programs=("ultralytics_yolo",),
     ),
     Library(
         "ultralytics-thop",

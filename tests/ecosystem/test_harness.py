@@ -290,13 +290,16 @@ def test_temporary_files_of_programs_are_deleted():
 DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl",
     "laplace": "laplace-torch", "open_clip": "open-clip-torch", "torchcrf": "pytorch-crf", "whisper": "openai-whisper",
-    "esm": "fair-esm", "ot": "pot", "thop": "ultralytics-thop",
+    "esm": "fair-esm", "ot": "pot", "thop": "ultralytics-thop", "mace": "mace-torch", "doctr": "python-doctr",
 }  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {
-    "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers"}, "gpytorch": {"botorch"},
-    "pillow": {"lightly", "open-clip-torch"},
-    "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
+    "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers", "setfit", "trl"},
+    "gpytorch": {"botorch"}, "pillow": {"lightly", "open-clip-torch"}, "ase": {"mace-torch"}, "e3nn": {"mace-torch"},
+    "transformers": {"sentence-transformers", "peft", "setfit"}, "scikit-learn": {"skorch", "setfit"},
+    "tensordict": {"torchrl"}, "lightning": {"chemprop", "gluonts", "pytorch-forecasting"},
+    "pandas": {"neuralforecast", "pytorch-forecasting"}, "datasets": {"setfit", "trl"},
+    "sentence-transformers": {"setfit"},
 }  # fmt: skip
 # What a library uses but does not ask for, by what a program says to make it do so.
 UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}
