@@ -528,8 +528,8 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     check_sources(x, (*tensors, values), refuses=True)
     array = x._array
     if (
-        accumulate or SLOW or x.__class__ not in PLAIN or array.__class__ is not np.ndarray
-        or inplace._tracked(x, (values,))
+        accumulate or SLOW or array.__class__ is not np.ndarray or inplace._tracked(x, (values,))
+        or any([t.__class__ not in PLAIN for t in (x, *tensors, values)])
     ):  # fmt: skip
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {}, apart=False)
     if is_expanded(array):
