@@ -404,7 +404,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if isinstance(src, Tensor) and src.is_nested:
         return function_classes.call(copy_, (src.__class__,), (self, src), {})
     if hasattr(src, "_to_store"):  # of a class that has its own layout of memory
-        return inplace.replace(self, _copy, (src,), {})
+        src = src._to_store(self, src)
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):
