@@ -179,8 +179,11 @@ def _in_half_precision(input, other, alpha) -> tuple[Tensor, Tensor] | None:
     kind = dtypes.result_type_of([v._array if isinstance(v, Tensor) else v for v in (input, other)])
     if kind not in dtypes.HALF:
         return None
-    device = (input if isinstance(input, Tensor) else other).device
-    return tuple([v.to(kind) if isinstance(v, Tensor) else tensor(v, dtype=kind, device=device) for v in (input, other)])
+    if not isinstance(input, Tensor):
+        input = tensor(input, dtype=kind, device=other.device)
+    elif not isinstance(other, Tensor):
+        other = tensor(other, dtype=kind, device=input.device)
+    return input.to(kind), other.to(kind)
 
 
 def _scaled(input, other, alpha, subtracted=False):

@@ -545,7 +545,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> 
 
 
 def _euclidean_kernel(xp, a, b, by_products):
-    """Computes Euclidean distances between the rows of two stacks of matrices; `by_products`: as |a|² + |b|² - 2 a·b."""
+    """Computes Euclidean distances between the rows of two stacks of matrices; `by_products`: |a|² + |b|² - 2 a·b."""
     wide = a.dtype
     if wide.itemsize == 2:
         if by_products:
