@@ -456,6 +456,24 @@ def test_modules_do_not_copy_in_to(torch):
 
 
 @alike
+def test_arguments_of_to_are_those_of_one_of_its_forms(torch):
+    one = torch.ones(1, dtype=torch.float64)
+    calls = (
+        (("cpu", True), {}), (("cpu", torch.float64, True), {}), ((torch.float64, True), {}), ((one, True), {}), ((), {}),
+        (("cpu", 1), {}), (("cpu", torch.float64, True, True), {}), (("cpu", "cpu"), {}), ((None, torch.float64), {}),
+        ((torch.float64,), {"device": "cpu"}), (("cpu",), {"non_blocking": 1}), ((), {"tensor": one}), ((float,), {}),
+        ((), {"other": one}), ((torch.channels_last,), {}), ((torch.int32,), {}), ((one,), {"non_blocking": True}),
+    )  # fmt: skip
+    found = []
+    for args, named in calls:
+        try:
+            found.append(str(torch.nn.Linear(2, 2).to(*args, **named).weight.dtype))
+        except Exception as failed:
+            found.append(type(failed).__name__)
+    return found
+
+
+@alike
 def test_a_class_with_its_own_getattr_is_asked_for_members_every_time(torch):
     class Watched(torch.nn.Linear):
         def __getattr__(self, name):
