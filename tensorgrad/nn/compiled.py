@@ -63,7 +63,7 @@ def parts_of_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, bool, Any]:
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     found = None if device is None else torch.device(device)
-    return found, None if dtype is None else as_dtype(dtype), *flags, given.get("memory_format")
+    return found, None if dtype is None else as_dtype(dtype), flags[0], flags[1], given.get("memory_format")
 
 
 def __getattr__(name: str) -> Any:

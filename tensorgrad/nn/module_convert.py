@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.nn.compiled import _parse_to
 from tensorgrad.nn.parameter import Parameter
 from tensorgrad.tensor import Tensor
 
@@ -58,7 +59,7 @@ class Convertible:
             TypeError: the dtype is neither floating-point nor complex, or the arguments are none of these forms.
             RuntimeError: for `copy=True`: modules are changed in place.
         """
-        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, _, memory_format = _parse_to(*args, **kwargs)
         elsewhere = device is not None and device.type != "meta"
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):

@@ -146,11 +146,11 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
             [0., 0., 0.]])
     """
     arguments.tensors("spdiags", diagonals=diagonals, offsets=offsets)
-    shape = arguments.sizes("spdiags", "shape", shape)
+    size = arguments.sizes("spdiags", "shape", shape)
     arguments.layouts("spdiags", layout=layout)
     if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
         raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
-    if len(shape) != 2:
+    if len(size) != 2:
         raise RuntimeError("Output shape must be 2d")
     steps = offsets._array.reshape(-1)
     if steps.dtype.name != "int64":
@@ -164,7 +164,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
         raise RuntimeError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({len(steps)})")
     if len(np.unique(steps)) != len(steps):
         raise RuntimeError("Offset tensor contains duplicate values")
-    height, width = shape
+    height, width = size
     columns = [
         np.arange(max(int(k), 0), max(max(int(k), 0), min(rows.shape[1], width, height + int(k)))) for k in steps
     ]

@@ -459,7 +459,8 @@ def test_modules_do_not_copy_in_to(torch):
 def test_arguments_of_to_are_those_of_one_of_its_forms(torch):
     one = torch.ones(1, dtype=torch.float64)
     calls = (
-        (("cpu", True), {}), (("cpu", torch.float64, True), {}), ((torch.float64, True), {}), ((one, True), {}), ((), {}),
+        (("cpu", True), {}), (("cpu", torch.float64, True), {}), ((torch.float64, True), {}), ((one, True), {}),
+        ((), {}),
         (("cpu", 1), {}), (("cpu", torch.float64, True, True), {}), (("cpu", "cpu"), {}), ((None, torch.float64), {}),
         ((torch.float64,), {"device": "cpu"}), (("cpu",), {"non_blocking": 1}), ((), {"tensor": one}), ((float,), {}),
         ((), {"other": one}), ((torch.channels_last,), {}), ((torch.int32,), {}), ((one,), {"non_blocking": True}),

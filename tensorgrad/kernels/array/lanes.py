@@ -55,7 +55,7 @@ def by_blocks(xp, once: Callable, steps: Callable, *operands, block: int = BLOCK
 
 def _row(operands: list[np.ndarray]) -> int:
     """How many numbers a loop takes in one go; 0 if there are gaps between them."""
-    steps: list[int | None] = [None] * len(operands)
+    steps = [-1] * len(operands)  # of each operand; not known yet
     run = 1
     for d in reversed(range(operands[0].ndim)):
         n = operands[0].shape[d]
@@ -63,9 +63,9 @@ def _row(operands: list[np.ndarray]) -> int:
             continue
         for k, x in enumerate(operands):
             step = x.strides[d] // x.itemsize
-            if steps[k] is None and step in (0, 1):
+            if steps[k] == -1 and step in (0, 1):
                 steps[k] = step
-            elif steps[k] is None or step != steps[k] * run:  # type: ignore[operator]
+            elif steps[k] == -1 or step != steps[k] * run:
                 return run if run > 1 and steps.count(0) <= 1 else 0
         run *= n
     return run if steps.count(0) <= 1 else 0

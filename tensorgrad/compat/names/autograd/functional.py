@@ -96,7 +96,7 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "jvp")
         tangents = _direction(v, points, several, "jvp")
         points = _attached(points, create_graph)
-        by = _jvp if not strict and _are_plain(points) else partial(_jvp_by_backward, strict=strict)
+        by: Callable = _jvp if not strict and _are_plain(points) else partial(_jvp_by_backward, strict=strict)
         many, outputs, product = by(func, points, tangents, create_graph)
     return _shown(outputs, many, create_graph), _shown(product, many, create_graph)
 
@@ -320,7 +320,7 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "hvp")
         vector = _direction(v, points, several, "hvp")
         points = _attached(points, create_graph)
-        by = _hvp if not strict and _are_plain(points) else partial(_hvp_by_backward, strict=strict)
+        by: Callable = _hvp if not strict and _are_plain(points) else partial(_hvp_by_backward, strict=strict)
         output, product = by(func, points, vector, create_graph)
     return _shown((output,), False, create_graph), _shown(product, several, create_graph)
 
