@@ -536,3 +536,21 @@ def test_hook_tables_of_a_class_with_its_own_getattr(torch):
     module.register_forward_hook(lambda *given: seen.append(len(given)))
     module(torch.ones(1, 2))
     return told, seen, len(module._forward_hooks), hasattr(torch.nn.Module, "_forward_hooks")
+
+
+@alike(tolerance=1e-2)
+def test_running_statistics_of_instance_norm_may_be_of_any_dtype(torch):
+    found = []
+    for kept in (torch.bfloat16, torch.float16, torch.float64):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for affine in (False, True):
+                norm = torch.nn.InstanceNorm2d(3, track_running_stats=True, affine=affine)
+                norm.running_mean, norm.running_var = norm.running_mean.to(kept), norm.running_var.to(kept)
+                x = torch.linspace(-3, 5, 96).reshape(2, 3, 4, 4).to(dtype)
+                try:
+                    out = norm(x), norm.eval()(x)
+                except RuntimeError:
+                    found.append("refused")
+                    continue
+                found.append([[str(y.dtype), y.double()] for y in (*out, norm.running_mean, norm.running_var)])
+    return found
