@@ -6,7 +6,6 @@ The rules are looked at by tests/support/windows.py. `python -m tests.support.wi
 import platform
 import re
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ def test_a_kernel_of_each_family_gives_numpys_numbers():
     assert set(calls) == set(kernels.values()) and min(map(int, calls.values())) > 0
 
 
-def test_training_and_plans_give_the_bits_of_this_system(tmp_path):
+def test_training_and_plans_give_the_bits_of_this_system():
     """All four functions of the launcher are called, in several threads."""
     code = """
         import sys
@@ -64,8 +63,7 @@ def test_training_and_plans_give_the_bits_of_this_system(tmp_path):
     """
     file = library.image().file
     here, there = (
-        output_of(code, file, system, env=environment("TENSORGRAD", PYTHONPATH=str(Path.cwd()))).splitlines()
-        for system in ("here", "windows")
+        output_of(code, file, system, env=environment("TENSORGRAD")).splitlines() for system in ("here", "windows")
     )
     assert here[:-1] == there[:-1] and len(here) == 4 * 8 + 7
     assert (here[-1], there[-1]) == ("launch call replay same False", "launch call replay same True")
