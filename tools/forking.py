@@ -1,14 +1,16 @@
 """Forks programs from a process that has imported what they need: to import it takes longer than most of them.
 
-    python -m tools.forking SOCKET MODULE...
+    python -m tools.forking [--leave] SOCKET MODULE...
 
 A `Server` is such a process: it imports modules, and starts a job for each message. A job's processes are like any
-other, in sessions of their own, with a `__main__` that is the program's, and end as Python ends. tools/tests.py starts
-suites so, and tests/distributed/ranks.py the ranks of jobs.
+other, in sessions of their own, with a `__main__` that is the program's, and end as Python ends; with `--leave` they do
+not take apart what was imported, which takes longer than many a suite. tools/tests.py starts suites so, and
+tests/distributed/ranks.py the ranks of jobs.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -107,12 +109,15 @@ class Server:
         modules: Their names.
         environment: The variables of its process. Programs are given more, too late for what modules do with a variable
             when they are imported.
+        leave: Whether programs that have ended leave at once: their threads are joined, their functions for the exit
+            run, and their output is written, but no object is taken apart.
     """
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str], leave: bool = False) -> None:
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
-        command = [sys.executable, "-m", "tools.forking", str(theirs.fileno()), *modules]
+        options = ["--leave"] if leave else []
+        command = [sys.executable, "-m", "tools.forking", *options, str(theirs.fileno()), *modules]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()], start_new_session=True,
@@ -230,8 +235,24 @@ def run_program(program: Program) -> None:
         exec(compile(Path(first).read_bytes(), first, "exec"), main.__dict__)
 
 
-def main(number: str, *modules: str) -> None:
+class Leaving:
+    """Ends the process in place of Python, as the last of the functions for the exit: it is registered as the first."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None  # None: Python goes on
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.status is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.status)
+
+
+def main(*arguments: str) -> None:
     """Imports those of the modules that are there, starts jobs, and in each of their processes runs its program."""
+    number, *modules = arguments[arguments[0] == "--leave" :]
+    leaving = Leaving() if arguments[0] == "--leave" else None
     for module in modules:
         with contextlib.suppress(ImportError):  # a program that needs it says so
             importlib.import_module(module)
@@ -241,8 +262,14 @@ def main(number: str, *modules: str) -> None:
     connection = socket.socket(fileno=int(number))
     os.set_inheritable(connection.fileno(), False)
     program = serve(connection)
-    if program is not None:
+    if program is None:
+        return
+    try:
         run_program(program)
+    except SystemExit as end:
+        if leaving is not None and isinstance(end.code, int):
+            leaving.status = int(end.code) & 0xFF
+        raise
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ class Run:
         self.janitor = subprocess.Popen(janitor, stdin=subprocess.PIPE, start_new_session=True, text=True)
         environment = {**ONE_THREAD, **around(self.name)}
         forked = dict.fromkeys(suite.modules for suite in self.suites if suite.modules)
-        self.servers = {modules: Server(modules, environment) for modules in forked}
+        self.servers = {modules: Server(modules, environment, leave=True) for modules in forked}
 
     @property
     def suites(self) -> list[Suite]:

@@ -1,7 +1,8 @@
 """The gallery: a card for each example, with a picture that a short run of it drew while the site was built.
 
 Pictures are kept in build/gallery and drawn again when the example's file changes. An example that needs a package that
-is not installed, takes too long or draws nothing has a card without a picture.
+is not installed, takes too long or draws nothing has a card without a picture. The variable GALLERY names those whose
+pictures are drawn, as in `GALLERY="xor.py graph.py" make docs`; without it all are.
 """
 
 from __future__ import annotations
@@ -45,13 +46,18 @@ def rows() -> list[tuple[str, str]]:
     return [(name, about) for name, about, _ in ROW.findall(text)]
 
 
+def drawn() -> list[str]:
+    """The examples whose pictures are drawn."""
+    return os.environ["GALLERY"].split() if "GALLERY" in os.environ else [*RUNS]
+
+
 def picture(name: str) -> Path | None:
     """The picture that an example drew; None if there is none."""
     if name not in RUNS:
         return None
-    arguments, drawn = RUNS[name]
+    arguments, file = RUNS[name]
     told = hashlib.sha256((EXAMPLES / name).read_bytes() + repr(RUNS[name]).encode()).hexdigest()[:16]
-    kept = KEPT / f"{told}{Path(drawn).suffix}"
+    kept = KEPT / f"{told}{Path(file).suffix}"
     if kept.exists():
         return kept
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -67,7 +73,7 @@ def picture(name: str) -> Path | None:
             )
         except subprocess.TimeoutExpired:
             return None
-        made = Path(folder, drawn)
+        made = Path(folder, file)
         if done.returncode or not made.exists():
             return None
         shutil.copy(made, kept)
@@ -83,7 +89,7 @@ class Gallery(SphinxDirective):
         pictures: dict[str, Path | None] = {}
         if self.env.app.builder.name == "html":
             with ThreadPoolExecutor(2) as pool:
-                pictures = dict(zip(RUNS, pool.map(picture, RUNS), strict=True))
+                pictures = dict(zip(drawn(), pool.map(picture, drawn()), strict=True))
         cards = []
         for name, about in found:
             file, shown = pictures.get(name), ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
@@ -58,6 +59,7 @@ class Nodes(Transform):
         if on_read not in ("raise", "note"):
             raise ValueError(f"record(): on_read has to be 'raise' or 'note', but got {on_read!r}")
         self.on_read, self.with_kernels = on_read, with_kernels
+        self.on_node: Callable[[Node], None] | None = None  # called with each call that is added
         self.graph = Graph()
         self.attributes: dict[str, Any] = {}  # name -> what a get_attr node fetches
         self.names: dict[int, str] = {}  # id of a tensor -> its name in a module
@@ -92,6 +94,8 @@ class Nodes(Transform):
         """Adds a call."""
         node = self.graph.call_function(function, args, kwargs or {})
         node.meta["where"] = _program_line()
+        if self.on_node is not None:
+            self.on_node(node)
         return node
 
     def note(self, kind: str, node: Node, detail: str) -> None:

@@ -77,7 +77,13 @@ class Recording:
         return "\n".join(lines)
 
 
-def record(function: Callable, *args: Any, on_read: str = "raise", **kwargs: Any) -> Recording:
+def record(
+    function: Callable,
+    *args: Any,
+    on_read: str = "raise",
+    on_node: Callable[[Node], None] | None = None,
+    **kwargs: Any,
+) -> Recording:
     """Runs a function once, and records what it does on arrays: ops, writes, gradients, random draws.
 
     Args:
@@ -85,6 +91,7 @@ def record(function: Callable, *args: Any, on_read: str = "raise", **kwargs: Any
         args, kwargs: its arguments. The tensors among them become the inputs of the graph, all else stays as it is.
         on_read: what happens if the program reads a value (`x.item()`, `bool(x)`, `x.tolist()`, `x.numpy()`):
             "raise" an error, or "note" it, and have the graph check that the value is the same.
+        on_node: called with each node that calls a function, when the program has just done that.
 
     Raises:
         ReadError: If the program reads a value, unless reads are noted.
@@ -98,6 +105,7 @@ def record(function: Callable, *args: Any, on_read: str = "raise", **kwargs: Any
     (['write', 'read', 'grad'], tensor([2., 2.]))
     """
     recorder = Recorder(on_read)
+    recorder.on_node = on_node
     for module in _modules_of(function, (args, kwargs)):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             recorder.names.setdefault(id(tensor), name)

@@ -292,7 +292,7 @@ def _load(
 
 def _restore(module: Any, name: str, key: str, mine: Tensor, given: Any, assign: bool) -> str | None:
     """Copies `given` into `mine`, or assigns it; returns an error message if that fails."""
-    if not isinstance(given, Tensor):
+    if not isinstance(given, Tensor) and not hasattr(given, "__torch_function__"):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(given)}"

@@ -46,6 +46,7 @@ def _with_if(
         gone |= {id(n) for n in inside}
         graphs[name] = _graph(name, inside, [n.inputs[side] for n in chosen], types, others)
     made_if = Node("If", [chosen[0].inputs[0]], [n.outputs[0] for n in chosen], dict(graphs))
+    made_if.metadata = chosen[-1].metadata
     return [made_if if n is chosen[-1] else n for n in nodes if n is chosen[-1] or id(n) not in gone]
 
 
@@ -70,6 +71,7 @@ def _with_loop(nodes: list[Node], chosen: list[Node], types: list[int], others: 
         *(ValueInfo(renamed[start], kind, None) for start, kind in zip(starts, types, strict=True)),
     ]  # fmt: skip
     loop = Node("Loop", ["", chosen[0].inputs[0], *starts], [n.outputs[0] for n in chosen], {"body": body})
+    loop.metadata = chosen[-1].metadata
     gone = {id(n) for n in (*chosen, *turns)}
     return [loop if n is chosen[-1] else n for n in nodes if n is chosen[-1] or id(n) not in gone]
 
@@ -118,7 +120,7 @@ def _needed(nodes: list[Node], values: Iterable[str]) -> list[Node]:
 def _with_names(node: Node, names: dict[str, str]) -> Node:
     """A copy of a node with other names of values."""
     inputs, outputs = ([names.get(value, value) for value in values] for values in (node.inputs, node.outputs))
-    return Node(node.operator, inputs, outputs, dict(node.attributes), node.domain)
+    return Node(node.operator, inputs, outputs, dict(node.attributes), node.domain, metadata=node.metadata)
 
 
 def uses(node: Node) -> Iterator[str]:

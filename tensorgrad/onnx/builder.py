@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -10,9 +12,11 @@ import numpy as np
 
 from tensorgrad.dtypes import BY_NAME, bool, complex128, float16, float32, float64, int64
 from tensorgrad.dtypes import dtype as Dtype
+from tensorgrad.fx import Node as Source
 from tensorgrad.onnx.branches import Choice
 from tensorgrad.onnx.errors import SymbolicValueError
 from tensorgrad.onnx.model import Node, TensorData, element_type
+from tensorgrad.onnx.origins import texts
 from tensorgrad.onnx.sizes import Size, Varying, divided, linear, merged, product
 
 __all__ = ["Builder", "Value", "bool", "complex128", "float16", "float32", "float64", "int64"]
@@ -66,6 +70,7 @@ class Builder:
         # What the step that is being translated makes, and takes.
         self.results: list[tuple[Dtype | None, list | None]] = []
         self.near: list[Value] = []
+        self.origin: dict[str, str] = {}  # where it comes from (origins.py)
 
     # --- names and constants -----------------------------------------------------------------------------------------
 
@@ -102,6 +107,16 @@ class Builder:
         name = self.unique(name)
         self.initializers[name] = TensorData(name, array)
         return Value(name, dtype)
+
+    @contextmanager
+    def coming_from(self, node: Source) -> Iterator[None]:
+        """What is added within a `with` block comes from a node of a recording: of a twin's, from what its op does."""
+        before = self.origin
+        self.origin = texts(node) or before
+        try:
+            yield
+        finally:
+            self.origin = before
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -143,6 +158,7 @@ class Builder:
                 made,
                 {key: value for key, value in attributes.items() if value is not None},
                 domain,
+                metadata=self.origin,
             )
         )
         dtype = dtype or next(v for v in given if v is not None).dtype

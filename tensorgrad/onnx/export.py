@@ -23,6 +23,7 @@ from tensorgrad.onnx.errors import OnnxExporterError, OnnxExporterWarning, Symbo
 from tensorgrad.onnx.folding import folded
 from tensorgrad.onnx.lowering import Lowering, Place, value_of
 from tensorgrad.onnx.model import IR_VERSIONS, Graph, Model, Node, ValueInfo, element_type
+from tensorgrad.onnx.origins import Origins
 from tensorgrad.onnx.program import ONNXProgram
 from tensorgrad.onnx.sizes import Size, unified
 from tensorgrad.rows.switches import LOCAL
@@ -278,7 +279,8 @@ def _recorded(model: Any, args: tuple, kwargs: dict) -> Recording:
 
     CHOICES.append(chosen)
     try:
-        return record(model, *args, **kwargs)
+        with Origins(model) as origins:
+            return record(model, *args, on_node=origins.note, **kwargs)
     finally:
         CHOICES.pop()
 

@@ -67,4 +67,4 @@ def _fold(product: Node, norm: Node, initializers: dict[str, TensorData], unique
     initializers[name] = TensorData(name, (weight * factors).astype(weight.dtype))
     initializers[new] = TensorData(new, ((before - mean) * factor + shift).astype(weight.dtype))
     product.inputs = [product.inputs[0], name, new]
-    product.outputs = norm.outputs
+    product.outputs, product.metadata = norm.outputs, norm.metadata

@@ -159,7 +159,8 @@ class _Program:
                 results = [self.places[n] for n in self._tensors(step.args)]
                 break
             try:
-                self._step(step)
+                with self.g.coming_from(node):
+                    self._step(step)
             except OnnxExporterError as error:
                 if getattr(error, "located", False):
                     raise
@@ -247,7 +248,8 @@ class _Program:
         first = op.params[0].name
 
         def make(parent: Value) -> Any:
-            return self._computed(step, op, {**args, first: parent})
+            with self.g.coming_from(step.node):
+                return self._computed(step, op, {**args, first: parent})
 
         if op.kind == "view":
             made = Place(None, place, make)
@@ -489,7 +491,8 @@ class _Program:
         def make(parent: Value) -> Value:
             if parent.array is not None:
                 return self.g.constant(parent.array.reshape(-1)[at], parent.dtype)
-            made = self.g.op("Gather", self.g.op("Reshape", parent, [-1]), at, axis=0)
+            with self.g.coming_from(step.node):
+                made = self.g.op("Gather", self.g.op("Reshape", parent, [-1]), at, axis=0)
             made.shapes = step.shapes
             return made
 

@@ -67,7 +67,10 @@ class ValueInfo:
 
 @dataclass
 class Node:
-    """One operator. Attributes are ints, floats, strings, arrays, graphs, or lists of these."""
+    """One operator. Attributes are ints, floats, strings, arrays, graphs, or lists of these.
+
+    `metadata` says where it comes from (origins.py).
+    """
 
     operator: str
     inputs: list[str]
@@ -75,6 +78,7 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     domain: str = ""
     name: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

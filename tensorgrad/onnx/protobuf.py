@@ -124,6 +124,8 @@ def _node(node: Node, external: External) -> Message:
         out.message(5, _attribute(name, value, external))
     if node.domain:
         out.bytes(7, node.domain)
+    for key, text in node.metadata.items():
+        out.message(9, _entry(key, text))
     return out
 
 

@@ -401,7 +401,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     asked = inplace.asked(copy_, self, src)
     if asked is not NotImplemented:
         return asked
-    if isinstance(src, Tensor) and src.is_nested:
+    if (isinstance(src, Tensor) and src.is_nested) or function_classes.overrides(src):
         return function_classes.call(copy_, (src.__class__,), (self, src), {})
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)

@@ -6,6 +6,7 @@ Nothing is built here: the parts are called with little pages, and what they rea
 import json
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from xml.etree import ElementTree
 
 import pytest
@@ -190,6 +191,17 @@ def test_the_gallery_has_all_examples(sphinx):
             assert f"{option}=" in (EXAMPLES / name).read_text() or f'"--{option}"' in (EXAMPLES / name).read_text(), (
                 name
             )
+
+
+@pytest.mark.slow
+def test_the_gallerys_pictures_are_drawn(sphinx):
+    """Continuous integration draws two (GALLERY in .ci/run); what `make docs` has drawn is there already."""
+    gallery = sphinx["gallery"]
+    with ThreadPoolExecutor(2) as pool:
+        drawn = dict(zip(gallery.drawn(), pool.map(gallery.picture, gallery.drawn()), strict=True))
+    assert drawn and [name for name, picture in drawn.items() if picture is None] == []
+    for picture in drawn.values():
+        assert picture.read_bytes().startswith((b"<?xml", b"<svg", b"\x89PNG"))
 
 
 def test_the_logo_is_an_image():

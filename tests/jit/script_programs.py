@@ -60,6 +60,18 @@ def make(torch):
         )  # fmt: skip
         return made
 
+    def slices(x):
+        # as programs of torch.fx are written
+        shape = x.shape
+        kept = shape[slice(None, -1, None)]
+        made = x.reshape(kept + (1, -1)), x[slice(1, 3)], x[slice(None, None, 2), 1], x[slice(2)], shape[slice(1)]
+        w = x.t()
+        products = (
+            torch.functional.tensordot(x, w, ([1], [0]), out=None), torch.tensordot(x, w, dims=1),
+            torch.tensordot(x, x, ([0, 1], [0, 1])), torch.tensordot(x, x, dims=([1], [1])),
+        )  # fmt: skip
+        return made, products
+
     def strings(a: str, n: int, t: float):
         parts = a.split(",")
         text = f"{a}:{n}|{t}"
@@ -534,6 +546,7 @@ def make(torch):
         "optionals": (optionals, [(x,), (x, x, 3), (x, x, 5)]),
         "indices": (indices, [(x, 0), (x, -1)]),
         "operators": (operators, [(x,)]),
+        "slices": (slices, [(x,)]),
         "losses": (losses, [(x, torch.tensor([0, 3, 1]))]),
         "objects": (objects, [(x, 2)]),
         "MLP": (MLP(), [(x,)]),

@@ -147,6 +147,35 @@ def test_a_handler_that_fails_is_asked_once():
         assert len(asked) == 2
 
 
+def test_a_state_may_hold_what_is_like_a_tensor():
+    """Such as tensors that are read from a file when they are first used."""
+
+    def story(library):
+        class Later:
+            def __init__(self, values):
+                self.values = values
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                return func(*(a.values if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+
+            def __getattr__(self, name):
+                return getattr(self.values, name)
+
+        layer, norm = library.nn.Linear(3, 2), library.nn.BatchNorm1d(2)
+        found = [layer.load_state_dict({"weight": Later(library.ones(2, 3)), "bias": Later(library.zeros(2))})]
+        found += [norm.load_state_dict({k: Later(v + 1) for k, v in norm.state_dict().items()})]
+        found += [layer.weight.tolist(), norm.running_mean.tolist(), norm.num_batches_tracked.item()]
+        found += [library.zeros(2).copy_(Later(library.ones(2))).tolist()]
+        for wrong in (Later(library.ones(3, 3)), [1.0], type("Shape", (), {"shape": (2, 3)})()):
+            with pytest.raises(RuntimeError) as raised:
+                layer.load_state_dict({"weight": wrong, "bias": library.zeros(2)})
+            found.append(str(raised.value).split("received")[0])
+        return [str(item) for item in found]
+
+    assert story(tensorgrad) == story(torch)
+
+
 def test_layers_ask_about_the_functions_that_they_call():
     def story(library):
         seen = []

@@ -94,6 +94,43 @@ def test_how_a_program_ends(run):
     assert run("-c", "import atexit; atexit.register(print, 'ended')") == ("ended\n", 0)
 
 
+LEAVES = """
+import atexit, os, sys, threading
+class Kept:
+    def __del__(self, write=os.write):
+        write(1, b"taken apart")
+kept = Kept()
+threading.Thread(target=lambda: (threading.main_thread().join(), print("joined"))).start()
+atexit.register(print, "ended", end="")  # stays in the buffer
+sys.stderr.write("said ")
+"""
+
+
+@pytest.mark.parametrize(
+    "end, status, last",
+    [
+        ("sys.exit(3)", 3, False),
+        ("sys.exit()", 0, True),
+        ("sys.exit('why')", 1, True),
+        ("raise KeyboardInterrupt", -signal.SIGINT, True),
+        ("raise ValueError", 1, True),
+    ],
+)
+def test_a_suite_leaves_as_python_ends_without_taking_objects_apart(end, status, last, tmp_path):
+    """If it says with which status: as pytest does. All else is left to Python."""
+    for leave in (False, True):
+        server = Server(["numpy"], environment(), leave)
+        with open(tmp_path / "output", "w+") as file:
+            (process,) = server.start(["-c", LEAVES + end], [{}], [(file.fileno(), file.fileno())])
+            assert process.wait(HANG) == status
+            file.seek(0)
+            said = file.read()
+        server.stop()
+        assert [said.count(word) for word in ("said ", "joined", "ended")] == [1, 1, 1]
+        assert ("taken apart" in said) is (last or not leave)
+        assert ("Traceback" in said) is (end[0] == "r") and ("why" in said) is ("why" in end)
+
+
 def test_a_process_is_waited_for_interrupted_and_killed(server):
     with tempfile.TemporaryFile("w+") as file:
         program = "import time; print('begun', flush=True); time.sleep(600)"

@@ -171,6 +171,16 @@ def bound(name: str) -> bool:
     return True
 
 
+def test_loops_over_imported_modules_are_over_a_copy():
+    """Another thread may import meanwhile: "dictionary changed size during iteration"."""
+    found = []
+    for file in FILES:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        loops = (n.iter for n in ast.walk(tree) if isinstance(n, ast.For | ast.comprehension))
+        found += [f"{file}: {text}" for text in map(ast.unparse, loops) if text.startswith("sys.modules")]
+    assert not found
+
+
 def test_importing_loads_no_array_kernels_and_no_random_numbers():
     program = (
         "import sys; import tensorgrad, tensorgrad.kernels.array as kernels; "

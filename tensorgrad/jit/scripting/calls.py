@@ -293,9 +293,25 @@ def _of_torch(e: Any, name: str, node: ast.Call, wanted: Type | None) -> Any:
             return Typed(f"torch.{name}({_text(args, named)})", kind)
     if name == "einsum" and len(args) > 1 and args[1].type == TENSOR:
         args = [args[0], Typed(f"[{', '.join(a.text for a in args[1:])}]", list_of(TENSOR))]
+    if name == "tensordot":
+        args, named = _dims_of_tensordot(e, args, named, node)
     if name in ("meshgrid", "broadcast_tensors", "block_diag", "cartesian_prod") and args and args[0].type == TENSOR:
         args = [Typed(f"[{', '.join(a.text for a in args)}]", list_of(TENSOR))]
     return operator(e, name, args, named, node)
+
+
+def _dims_of_tensordot(e: Any, args: list, named: dict, node: ast.Call) -> tuple[list, dict]:
+    """The arguments of `tensordot` as the operator has them: the dimensions of each tensor are a list of its own."""
+    dims = args[2] if len(args) > 2 else named.pop("dims", Typed("2", INT))
+    if dims.type == INT:
+        count = int(dims.text) if dims.text.isdecimal() else None
+        if count is None:
+            raise NotWritable("a number of dimensions that is not a constant")
+        pairs = [Typed(str([*range(-count, 0)]), list_of(INT)), Typed(str([*range(count)]), list_of(INT))]
+    else:
+        dims = e.kept(dims)
+        pairs = [listed(e, e.item(dims, Typed(str(i), INT), node)) for i in range(2)]
+    return [*args[:2], *pairs], {key: value for key, value in named.items() if value.type != NONE}
 
 
 def _class(e: Any, cls: type, node: ast.Call) -> Any:

@@ -53,6 +53,15 @@ def quoted(text: str) -> str:
     return '"' + "".join(c if c.isprintable() else f"\\{ord(c):03o}" for c in made) + '"'
 
 
+def as_slice(part: ast.expr) -> ast.expr:
+    """`slice(1, None)` as `1:`, which is how programs of torch.fx write what stands between brackets."""
+    if not (isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "slice"):
+        return part
+    given = [None if isinstance(a, ast.Constant) and a.value is None else a for a in part.args]
+    lower, upper, step = [None, *given, None][:3] if len(given) == 1 else [*given, None, None][:3]
+    return ast.copy_location(ast.Slice(lower, upper, step), part)
+
+
 class Expressions:
     """Writes expressions of one function.
 
@@ -650,9 +659,10 @@ class Expressions:
         value = self.need(owner, node)
         if value.type == TENSOR:
             return self.indexed(value, node.slice, node)
-        if isinstance(node.slice, ast.Slice):
-            return self._sliced(value, node.slice, node)
-        return self.item(value, self.typed(node.slice), node)
+        key = as_slice(node.slice)
+        if isinstance(key, ast.Slice):
+            return self._sliced(value, key, node)
+        return self.item(value, self.typed(key), node)
 
     def _sliced(self, value: Typed, part: ast.Slice, node: ast.AST) -> Typed:
         if value.type.name == "Tuple":
@@ -732,7 +742,7 @@ class Expressions:
 
     def _basic(self, text: str, key: ast.expr) -> tuple[str, list[str]]:
         """Selects, slices and new dimensions, and the tensors that index what they leave."""
-        parts = key.elts if isinstance(key, ast.Tuple) else [key]
+        parts = [as_slice(part) for part in (key.elts if isinstance(key, ast.Tuple) else [key])]
         dots = [i for i, p in enumerate(parts) if isinstance(p, ast.Constant) and p.value is Ellipsis]
         made: list[Any] = [p if isinstance(p, ast.Slice) or i in dots else self.value(p) for i, p in enumerate(parts)]
         values = [m if isinstance(m, ast.Slice | ast.Constant) else self.need(m, key) for m in made]
