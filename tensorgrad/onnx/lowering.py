@@ -339,7 +339,10 @@ class _Program:
         raise UnsupportedOperatorError(f"{op.name} has no translation to ONNX{reason}")
 
     def _folded(self, step: Step, op: Any, args: dict[str, Any]) -> Any:
-        """The result of a row whose tensors are all constants; of a weight's, if it is less than half of the weight."""
+        """The result of a row whose tensors are all constants; of weights, if it is less than half as large.
+
+        Parts of a floating-point weight stay parts of it, by its name: they may be all of it together.
+        """
         given = [v for a in args.values() for v in (a if isinstance(a, tuple) else (a,))]
         tensors = [v for v in given if isinstance(v, Value)]
         arrays = {id(v): self.lowering.values_of(v) for v in tensors}
@@ -357,7 +360,7 @@ class _Program:
         largest = min(LARGEST_FOLDED, max(weights) // 2) if weights else LARGEST_FOLDED
         if any(s is not None and (any(d != s[0] for d in s) or np.prod(s[0]) > largest) for s in shapes):
             return None
-        if weights and not any(shapes):
+        if weights and (not any(shapes) or (op.kind in ("view", "views") and tensors[0].dtype.is_floating_point)):
             return None
         import tensorgrad
 
