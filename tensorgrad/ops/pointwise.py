@@ -22,7 +22,7 @@ from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import check_sources, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import COMPLEX_KINDS, scalar_type
 from tensorgrad.errors import as_factor, check_is_number, check_number
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
@@ -35,7 +35,7 @@ LN2, LN10 = math.log(2), math.log(10)
 def conj(value):
     """Returns the complex conjugate of a tensor or number; a real one is returned unchanged."""
     if isinstance(value, Tensor):
-        return value.conj() if value._array.dtype.kind == "c" else value
+        return value.conj() if value._array.dtype.kind in COMPLEX_KINDS else value
     return value.conjugate()
 
 
@@ -598,7 +598,7 @@ frac = pointwise("frac(input)", "pointwise.frac", input=lambda g: g, doc="input 
 
 def _sgn_slope(g, x, direction):
     """Only the component of g perpendicular to the direction rotates it, by 1 / |x|. Zero for real x."""
-    if x._array.dtype.kind != "c":
+    if x._array.dtype.kind not in COMPLEX_KINDS:
         return zeros_like(g)
     along = (direction.conj() * g).real * direction
     return ((g - along) / x.abs()).masked_fill(x == 0, 0)
@@ -613,7 +613,7 @@ def _abs_(self):
     Raises:
         RuntimeError: If the tensor is complex.
     """
-    if self._array.dtype.kind == "c":
+    if self._array.dtype.kind in COMPLEX_KINDS:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
     return _abs_in_place(self)
 

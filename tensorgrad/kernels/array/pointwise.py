@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.kernels.array import activation, special
 from tensorgrad.kernels.array.lanes import BLOCK, by_blocks
 from tensorgrad.kernels.array.special import as_float32
@@ -491,19 +491,31 @@ def angle(xp, x):
 def join_parts(xp, real, imag):
     """real + i imag, exact for infinities and nan, unlike a product with i."""
     shape = np.broadcast_shapes(real.shape, imag.shape)
-    out = xp.empty(shape, np.complex128 if real.dtype.itemsize == 8 else np.complex64)
-    out.real, out.imag = real, imag
+    kind = from_numpy_dtype(real.dtype).to_complex().numpy
+    out = xp.empty(shape, kind)
+    pairs = as_real(xp, out)
+    pairs[..., 0], pairs[..., 1] = real, imag
     return out
+
+
+def real_part(xp, x):
+    """A view of the real parts."""
+    return as_real(xp, x)[..., 0] if x.dtype.kind == "W" else x.real
+
+
+def imaginary_part(xp, x):
+    """A view of the imaginary parts."""
+    return as_real(xp, x)[..., 1] if x.dtype.kind == "W" else x.imag
 
 
 def as_real(xp, x):
     """Views complex numbers as pairs in an additional last dimension."""
-    return x[..., None].view(x.real.dtype)
+    return x[..., None].view(from_numpy_dtype(x.dtype).to_real().numpy)
 
 
 def as_complex(xp, x):
     """Views the pairs in the last dimension as complex numbers."""
-    return x.view(np.complex128 if x.dtype.itemsize == 8 else np.complex64)[..., 0]
+    return x.view(from_numpy_dtype(x.dtype).to_complex().numpy)[..., 0]
 
 
 # --- sigmoid and tanh, which also take complex arguments -------------------------------------------------------------
