@@ -220,12 +220,12 @@ def grad(
         return dict(zip(inputs, found, strict=True))
     types = () if LOCAL.inside_override else tuple(_overriding(outputs, inputs))
     if types:
-        options = {
+        named = {
             "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
             "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
             "materialize_grads": materialize_grads,
         }  # fmt: skip
-        return function_classes.call(grad, types, (outputs, inputs), options)
+        return function_classes.call(grad, types, (outputs, inputs), named)
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
