@@ -145,6 +145,8 @@ class Tensor(TensorMethods):
             for tell in ON_OVERRIDING_CLASS if cls._sees_functions else ():
                 tell(cls)
         if hasattr(cls, "__torch_dispatch__"):
+            if getattr(override, "__func__", None) is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
+                cls.__torch_function__ = disabled_torch_function  # type: ignore[attr-defined]  # results stay as they are
             cls._sees_functions, plain = True, False
             for tell in (*ON_OVERRIDING_CLASS, *ON_DISPATCHING_CLASS):
                 tell(cls)

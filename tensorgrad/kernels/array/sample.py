@@ -71,6 +71,14 @@ def memory_order(array: np.ndarray) -> tuple[int, ...]:
     return tuple(sorted(dims, key=lambda d: (-abs(array.strides[d]), array.shape[d] == 1)))
 
 
+def lying_as(array: np.ndarray) -> np.ndarray:
+    """Returns new memory into which `fill` draws as into `array`: dimensions in the same order, gaps if it has gaps."""
+    order = memory_order(array)
+    there = array.transpose(order)
+    made = np.empty(there.shape, there.dtype) if there.flags.c_contiguous else np.empty((*there.shape, 2), there.dtype)
+    return (made if made.ndim == array.ndim else made[..., 0]).transpose(np.argsort(order))
+
+
 def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     """Writes `sampler(gen, shape, dtype, *args)` to a strided array in PyTorch's order, in place, and returns it.
 
@@ -557,6 +565,14 @@ def bernoulli_tensor(gen: Generator, p: np.ndarray, dtype: np.dtype | None = Non
         for block in _blocks(flat.size):
             result[block] = draw(gen, block.stop - block.start) < flat[block].astype(_work(p.dtype), copy=False)
     return out
+
+
+def bernoulli_over(gen: Generator, array: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """What `x.bernoulli_(p)` writes to `array`, in its order; `p` broadcasts to it. Raises: as `bernoulli_tensor`."""
+    made = lying_as(array)
+    order = memory_order(array)
+    made.transpose(order)[...] = bernoulli_tensor(gen, np.broadcast_to(p, array.shape).transpose(order), array.dtype)
+    return made
 
 
 # --- other continuous and discrete distributions ---------------------------------------------------------------------
