@@ -56,8 +56,8 @@ def program(lib, images, channels, outs, size):
 def use(method) -> None:
     """Lets convolutions take this method."""
     if METHODS[method] is not None:
-        winograd.cost = METHODS[method]
-    for plans in (conv._plan, conv._forwards):
+        winograd.cost = winograd.correlate_cost = METHODS[method]
+    for plans in (conv._plan, conv._forwards, conv._backwards, conv._correlation):
         plans.cache_clear()
 
 

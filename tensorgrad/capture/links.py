@@ -43,7 +43,7 @@ _PLAIN = Taken()
 TAKEN: dict[str, Taken] = {
     **dict.fromkeys(
         (
-            "linear", "linear.backward", "cat", "clone_copy", "reshape", "where",
+            "linear", "linear.backward", "conv", "cat", "clone_copy", "reshape", "where",
             "gelu", "gelu.backward", "silu", "silu.backward", "sigmoid", "sigmoid.backward", "tanh.backward", "exp",
             "erf", "clamp", "softmax", "softmax.backward", "log_softmax", "log_softmax.backward",
             "layer_norm", "layer_norm.backward", "rms_norm", "rms_norm.backward", "batch_norm", "batch_norm.backward",

@@ -18,6 +18,7 @@ from tensorgrad.capture.region import Region
 from tensorgrad.kernels.array import activation, loss, pointwise
 from tensorgrad.kernels.compiled.runtime import launch, library, thread_pool
 from tensorgrad.rows.kernel_tables import COMPILED, OPS
+from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import share
 from tests.capture.compare import bits
 
@@ -86,6 +87,16 @@ def test_the_inference_of_a_small_model_is_one_chain():
         assert plan_of(settled(lambda: model(x))).source.count("replay(") == 1
 
 
+def test_direct_convolutions_are_in_chains(monkeypatch):
+    monkeypatch.setattr(SETTINGS, "threads", 1)  # (what threads share is launched from Python)
+    layers = [m for i, o in ((1, 32), (32, 64)) for m in (nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))]
+    model, x = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 49, 10)), torch.randn(1, 1, 28, 28)
+    with torch.inference_mode():
+        region = settled(lambda: model(x))
+        assert "on_arrays" not in plan_of(region).source and " = f" not in plan_of(region).source
+        assert bits(region()) == bits(model(x))
+
+
 def test_arrays_on_both_sides_of_an_op_that_is_no_kernel_are_those_of_the_program():
     """tanh of a few numbers is NumPy's: it stands between two chains."""
     one, same = Training(act=nn.Tanh), Training(act=nn.Tanh)
@@ -113,6 +124,28 @@ def test_training_gives_the_bits_of_the_program(sizes, batch, act, seed, momentu
     for _ in range(7):
         assert bits(region()) == bits(same.step())
         assert one.after() == same.after()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    channels=st.tuples(st.sampled_from([1, 3, 8, 16, 20]), st.sampled_from([2, 5, 8, 16, 24, 64])),
+    size=st.tuples(st.integers(1, 12), st.integers(1, 30)),
+    kernel=st.sampled_from([1, 2, 3, 5]),
+    stride=st.sampled_from([1, 2]),
+    batch=st.sampled_from([1, 2, 5, 16]),
+    bias=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_convolutions_give_the_bits_of_the_program(channels, size, kernel, stride, batch, bias, seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Conv2d(*channels, kernel, stride, kernel // 2, bias=bias), nn.ReLU())
+    with torch.inference_mode():
+        region = Region(lambda x: model(x))
+        for _ in range(7):
+            x = torch.randn(batch, channels[0], *size)
+            assert bits(region(x)) == bits(model(x))
+        x = x * math.inf
+        assert bits(region(x)) == bits(model(x))
 
 
 ODD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, -1e-45, 3e38], np.float32)

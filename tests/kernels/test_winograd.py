@@ -39,7 +39,8 @@ def always(monkeypatch):
     taken = []
     for name in ("convolve", "correlate"):
         monkeypatch.setattr(winograd, name, partial(_noted, taken, getattr(winograd, name)))
-    monkeypatch.setattr(winograd, "cost", lambda *shape: -1.0)
+    for name in ("cost", "correlate_cost"):
+        monkeypatch.setattr(winograd, name, lambda *shape: -1.0)
     made = (conv_loops._plan, conv_loops._forwards, conv_loops._backwards, conv_loops._correlation)
     for plans in made:
         plans.cache_clear()

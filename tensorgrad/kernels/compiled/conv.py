@@ -49,9 +49,9 @@ from tensorgrad.rows import kernel_tables
 
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster if fewer points are useful
 _CHUNK = 64  # input and output channels of a weight's gradient that are processed at a time
-_START = 4  # cycles to begin and end a vector of sums
-# Cycles to copy a number to or from a tile, where a product of vectors takes one (measured): up to _MANY, and above.
-_MOVING, _MANY, _MOVING_MANY = 0.6, 1 << 21, 1.0
+# Cycles, where a product of vectors takes one (measured): to copy a number to a tile, and from it; and for the gradient
+# of the weights to copy one, and to begin and end a vector of sums.
+_FILLING, _SPILLING, _MOVING, _START = 1.9, 1.2, 1.0, 4
 _FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
 _IN_PLACE = 64  # outputs up to which windows of one point are read where they are: they are not read often
 _PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
@@ -254,7 +254,9 @@ def _run(x, weights, bias, out, tiling):
         # In the threads that are about to read them: data that another thread has written takes a while to arrive.
         thread_pool.run(_pack(), panels, (weights, chosen, dense, panel, lanes), max(panel.size, work // 2))
         weights = panel
-    if bias is not None:
+    if bias is not None and bias.size == shift.size and bias.dtype is F32 and bias.flags.c_contiguous:
+        shift = bias  # (a plan may pass it on as well: links.py)
+    elif bias is not None:
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
         shift = shift.reshape(-1)
@@ -346,12 +348,12 @@ def _plan(
     by_tiles = 0.0
     for *_, some, reached in parts:
         if reached:
-            form, offsets, _ = layout(size, some, steps, tuple(t[1:] for t in reached), ins, batch)
+            form, offsets, rests = layout(size, some, steps, tuple(t[1:] for t in reached), ins, batch)
             rows = 1 if outs <= 2 else _TOGETHER
             tiles = -(-batch // form.images) * form.strips
-            by_tiles += tiles * -(-form.points // PARTS) * (offsets.size + _START) * up(outs, rows) * groups
-    moved = batch * groups * (ins * prod(size) + outs * prod(points))
-    by_tiles += moved * (_MOVING if moved < _MANY else _MOVING_MANY)
+            by_tiles += tiles * -(-form.points // PARTS) * offsets.size * up(outs, rows) * groups
+            by_tiles += _FILLING * batch * groups * ins * prod(size) * len(rests) / prod(steps)
+    by_tiles += _SPILLING * batch * groups * outs * prod(points)
     whole = batch - batch % PARTS
 
     def cost(n):
@@ -552,7 +554,7 @@ def _correlate_costs(batch, size, points, taps, stride, groups, ins, outs):
     tiles = -(-batch // form.images) * form.strips
     places = up(outs, rows) * up(ins * len(taps), columns) * groups
     by_tiles = tiles * (-(-form.points // PARTS) + 2 * _START) * places
-    by_tiles += _MOVING_MANY * batch * groups * (ins * prod(size) + outs * prod(points))
+    by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
     return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs), by_tiles
 
 

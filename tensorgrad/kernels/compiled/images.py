@@ -29,7 +29,10 @@ _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a 
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
 _SCALAR = 4  # points below which transposing whole blocks is slower than copying single numbers
 _MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads becomes large
-# Cycles to transpose a number, where a product of vectors takes one (measured): up to _MANY numbers, and above.
+# Cycles, where a product of vectors in a tile of conv.py takes one (measured): a product here, a sum of them with its
+# transposition, to transpose a number of the source, and what is done in Python more than for tiles.
+_PRODUCT, _SUM, _TURNED, _BEGIN = 1.2, 30, 1.5, 10_000
+# The same for the gradient of the weights: to transpose a number, up to _MANY numbers, and above.
 _TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
 _ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where possible: at least, and at most if there is that much work
 _ITEM = 1 << 23  # products that justify a part
@@ -219,9 +222,9 @@ def convolve_cost(images, size, points, taps, steps, over, groups, ins, outs):
     if images < PARTS // 2 or points[0] * points[1] > _MOST_POINTS or outs < _TOGETHER:
         return math.inf
     count = _forward_table(size, points, taps, steps, over, ins, groups * ins)[2]
-    padded = _up(images, PARTS)
-    moved = padded * groups * (ins * size[0] * size[1] + outs * points[0] * points[1])
-    return padded // PARTS * count * groups * _up(outs, _TOGETHER) + _turning(moved)
+    vectors = -(-images // PARTS) * groups * _up(outs, _TOGETHER)
+    moved = images * groups * ins * size[0] * size[1]
+    return vectors * (_PRODUCT * count + _SUM * points[0] * points[1]) + _TURNED * moved + _BEGIN
 
 
 def convolve(x, weights, bias, out, taps, steps, over):

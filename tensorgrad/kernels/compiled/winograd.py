@@ -55,9 +55,11 @@ _LARGEST = max(LANES, 9) * LANES  # numbers of a square of lanes, or of the weig
 _LEAST = 8  # tiles of a chunk, if that keeps more threads busy
 _ITEMS = 16  # parts of the sum of a weight's gradient where possible; results must not depend on the threads
 _PARTIAL = 16 << 20  # maximum bytes of these parts
-# Cycles to transform and transpose a tile of LANES channels, and the weights of LANES channels, where a product of
-# vectors takes one (measured). Weights beyond a cache cost twice as much.
-_TRANSFORM, _WEIGHTS, _CACHED = 400, 300, 1 << 21
+# Cycles, where a product of vectors in a tile of conv.py takes one (measured): a product; to transform and transpose
+# a tile of LANES channels of the source, and of the result; the weights of LANES channels, in a cache and beyond.
+_PRODUCT, _SOURCE, _RESULT, _WEIGHTS, _FAR_WEIGHTS, _CACHED = 1.5, 500, 1200, 1300, 1900, 1 << 18
+# The same for the gradient of the weights: a tile of channels, and the weights. Beyond a cache they cost twice as much.
+_TRANSFORM, _SLOPES, _CACHED_SLOPES = 400, 300, 1 << 21
 
 _SHARES_OF_INS = 4  # parts of the input channels, whose weights different threads transform
 _ROW = "float32[::1]"
@@ -336,16 +338,20 @@ def _rows(total, beside, channels):
 
 
 def cost(images, points, ins, outs):
-    """Estimates the cycles that `convolve`, or `correlate`, takes."""
+    """Estimates the cycles that `convolve` takes."""
     down, beside = _tiles(points)
     tiles, ins_up, outs_up = images * down * beside, -(-ins // PARTS), -(-outs // PARTS)
-    weights = ins * outs_up * _WEIGHTS * (1 if PLACES * ins * outs < _CACHED else 2)
-    return tiles * (PLACES * ins * outs_up + _TRANSFORM * (ins_up + outs_up)) + weights
+    weights = _WEIGHTS if PLACES * ins * outs < _CACHED else _FAR_WEIGHTS
+    of_tile = _PRODUCT * PLACES * ins * outs_up + _SOURCE * ins_up + _RESULT * outs_up
+    return tiles * of_tile + ins * outs_up * weights
 
 
 def correlate_cost(images, points, sets, ins, outs):
     """Estimates the cycles that `correlate` takes."""
-    return sets * cost(images, points, ins, outs)
+    down, beside = _tiles(points)
+    tiles, ins_up, outs_up = images * down * beside, -(-ins // PARTS), -(-outs // PARTS)
+    weights = ins * outs_up * _SLOPES * (1 if PLACES * ins * outs < _CACHED_SLOPES else 2)
+    return sets * (tiles * (PLACES * ins * outs_up + _TRANSFORM * (ins_up + outs_up)) + weights)
 
 
 def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
