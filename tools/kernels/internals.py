@@ -240,9 +240,27 @@ def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
 @cache
 def _replacements() -> list[tuple[Any, str, Any]]:
     """Returns the functions that replace Numba's while kernels are compiled: class or module, name, function."""
+    from numba.core.callconv import CPUCallConv
+
     from tools.kernels import lean, shortcuts
 
-    return [*lean.replacements(), *shortcuts.replacements()]
+    of_errors = "emit_unwrap_dynamic_exception_fn"
+    return [
+        *lean.replacements(),
+        *shortcuts.replacements(),
+        (CPUCallConv, of_errors, _keeping_to_stack(getattr(CPUCallConv, of_errors))),
+    ]
+
+
+def _keeping_to_stack(write: Callable) -> Callable:
+    """What writes a function of Numba's own that is given no attributes of the target (compile_for)."""
+
+    def written(*given: Any) -> Any:
+        function = write(*given)
+        keep_to_stack(function)
+        return function
+
+    return written
 
 
 @contextlib.contextmanager
