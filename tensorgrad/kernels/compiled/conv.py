@@ -50,8 +50,9 @@ from tensorgrad.rows import kernel_tables
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster if fewer points are useful
 _CHUNK = 64  # input and output channels of a weight's gradient that are processed at a time
 # Cycles, where a product of vectors takes one (measured): to copy a number to a tile, and from it; and for the gradient
-# of the weights to copy one, and to begin and end a vector of sums.
-_FILLING, _SPILLING, _MOVING, _START = 1.9, 1.2, 1.0, 4
+# of the weights to copy one to a tile, to store a weight, and what is done in Python more than for Winograd's method.
+_FILLING, _SPILLING = 1.9, 1.2
+_MOVING, _STORING, _BEGIN = 2.0, 5.0, 20_000
 _FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
 _IN_PLACE = 64  # outputs up to which windows of one point are read where they are: they are not read often
 _PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
@@ -553,7 +554,7 @@ def _correlate_costs(batch, size, points, taps, stride, groups, ins, outs):
     form = layout(size, points, stride, taps, _even(ins, _CHUNK), batch)[0]
     tiles = -(-batch // form.images) * form.strips
     places = up(outs, rows) * up(ins * len(taps), columns) * groups
-    by_tiles = tiles * (-(-form.points // PARTS) + 2 * _START) * places
+    by_tiles = tiles * -(-form.points // PARTS) * places + _STORING * outs * ins * len(taps) * groups + _BEGIN
     by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
     return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs), by_tiles
 

@@ -32,8 +32,9 @@ _MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads b
 # Cycles, where a product of vectors in a tile of conv.py takes one (measured): a product here, a sum of them with its
 # transposition, to transpose a number of the source, and what is done in Python more than for tiles.
 _PRODUCT, _SUM, _TURNED, _BEGIN = 1.2, 30, 1.5, 10_000
-# The same for the gradient of the weights: to transpose a number, up to _MANY numbers, and above.
-_TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
+# The same for the gradient of the weights, where a product takes one: to transpose a number of the input, and of the
+# output's gradient, and to store a weight.
+_TURNING, _TURNING_SLOPES, _STORING = 6.0, 2.0, 5.0
 _ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where possible: at least, and at most if there is that much work
 _ITEM = 1 << 23  # products that justify a part
 _TOGETHER = 8  # rows of a block by which work is planned, at every level
@@ -100,10 +101,6 @@ def packed(weights):
     ordered = weights if out_step > in_step else weights.swapaxes(1, 2)
     group_step, out_step, in_step = (step // weights.itemsize for step in (group_step, out_step, in_step))
     return _panels(ordered, groups, group_step, outs, out_step, ins, in_step, taps)
-
-
-def _turning(numbers):
-    return numbers * (_TURNING if numbers < _MANY else _TURNING_MANY)
 
 
 def _up(n, unit):
@@ -383,8 +380,10 @@ def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
         return math.inf
     count = _weight_table(size, points, taps, steps, images)[3]
     rows, columns = (ins, outs) if _inputs_inside(outs, ins) else (outs, ins)
-    moved = images * groups * (_up(ins, PARTS) * size[0] * size[1] + _up(outs, PARTS) * points[0] * points[1])
-    return _up(rows, _TOGETHER) * -(-columns // PARTS) * groups * count + _turning(moved)
+    of_input, of_slopes = _up(ins, PARTS) * size[0] * size[1], _up(outs, PARTS) * points[0] * points[1]
+    moved = images * groups * (_TURNING * of_input + _TURNING_SLOPES * of_slopes)
+    stored = _STORING * outs * ins * len(taps) * groups
+    return _up(rows, _TOGETHER) * -(-columns // PARTS) * groups * count + moved + stored + _BEGIN
 
 
 def correlate(g, x, w_shape, taps, steps, groups):

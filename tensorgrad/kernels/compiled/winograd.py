@@ -58,8 +58,9 @@ _PARTIAL = 16 << 20  # maximum bytes of these parts
 # Cycles, where a product of vectors in a tile of conv.py takes one (measured): a product; to transform and transpose
 # a tile of LANES channels of the source, and of the result; the weights of LANES channels, in a cache and beyond.
 _PRODUCT, _SOURCE, _RESULT, _WEIGHTS, _FAR_WEIGHTS, _CACHED = 1.5, 500, 1200, 1300, 1900, 1 << 18
-# The same for the gradient of the weights: a tile of channels, and the weights. Beyond a cache they cost twice as much.
-_TRANSFORM, _SLOPES, _CACHED_SLOPES = 400, 300, 1 << 21
+# The same for the gradient of the weights: a tile of the input for each group of outputs, and of the output's gradient,
+# and the weights. Rows of a block, at every level.
+_INPUT, _SLOPES, _BACK, _BLOCK = 1000, 600, 600, 8
 
 _SHARES_OF_INS = 4  # parts of the input channels, whose weights different threads transform
 _ROW = "float32[::1]"
@@ -349,9 +350,10 @@ def cost(images, points, ins, outs):
 def correlate_cost(images, points, sets, ins, outs):
     """Estimates the cycles that `correlate` takes."""
     down, beside = _tiles(points)
-    tiles, ins_up, outs_up = images * down * beside, -(-ins // PARTS), -(-outs // PARTS)
-    weights = ins * outs_up * _SLOPES * (1 if PLACES * ins * outs < _CACHED_SLOPES else 2)
-    return sets * (tiles * (PLACES * ins * outs_up + _TRANSFORM * (ins_up + outs_up)) + weights)
+    tiles, ins_up, wide = images * down * beside, -(-ins // PARTS), _wide(outs)
+    groups = -(-outs // wide)
+    of_tile = PLACES * up(outs, _BLOCK) * ins_up + _INPUT * groups * ins_up + _SLOPES * groups * wide // PARTS
+    return sets * (tiles * of_tile + outs * ins_up * _BACK)
 
 
 def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
