@@ -23,19 +23,19 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
     Raises:
         TypeError: If they fit none of the forms of `to`.
-        RuntimeError: For `copy=True`.
+        RuntimeError: If `copy` is given.
 
     >>> torch._C._nn._parse_to("cpu", dtype=torch.float64)
     (device(type='cpu'), torch.float64, False, None)
     """
     device, dtype, non_blocking, copy, memory_format = parts_of_to(*args, **kwargs)
-    if copy:
+    if copy is not None:
         raise RuntimeError(".to() does not accept copy argument")
     return device, dtype, non_blocking, memory_format
 
 
-def parts_of_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, bool, Any]:
-    """The same with `copy`, in the fourth place. Raises: TypeError as there."""
+def parts_of_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, bool | None, Any]:
+    """The same with `copy`, in the fourth place: None if it is not given. Raises: TypeError as there."""
     first = args[0] if args else None
     if isinstance(first, Tensor) or "tensor" in kwargs:
         names = ["tensor", "non_blocking", "copy"]
@@ -63,7 +63,7 @@ def parts_of_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, bool, Any]:
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     found = None if device is None else torch.device(device)
-    return found, None if dtype is None else as_dtype(dtype), flags[0], flags[1], given.get("memory_format")
+    return found, None if dtype is None else as_dtype(dtype), flags[0], given.get("copy"), given.get("memory_format")
 
 
 def __getattr__(name: str) -> Any:

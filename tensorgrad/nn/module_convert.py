@@ -57,7 +57,7 @@ class Convertible:
 
         Raises:
             TypeError: the dtype is neither floating-point nor complex, or the arguments are none of these forms.
-            RuntimeError: for `copy=True`: modules are changed in place.
+            RuntimeError: `copy` is given: modules are changed in place.
         """
         device, dtype, _, memory_format = _parse_to(*args, **kwargs)
         elsewhere = device is not None and device.type != "meta"

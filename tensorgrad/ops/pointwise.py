@@ -174,6 +174,9 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
 
 def _in_half_precision(input, other, alpha) -> tuple[Tensor, Tensor] | None:
     """Both operands of a sum in the dtype of half precision that it has: it is rounded once. None if it has another."""
+    a, b = getattr(input, "_array", None), getattr(other, "_array", None)
+    if (a is None or a.dtype.itemsize != 2) and (b is None or b.dtype.itemsize != 2):  # most calls
+        return None
     if alpha.__class__ is not float and alpha.__class__ is not int:
         return None
     kind = dtypes.result_type_of([v._array if isinstance(v, Tensor) else v for v in (input, other)])
