@@ -68,7 +68,6 @@ def compile_for(level: str) -> None:
 
     context = cpu_target.target_context
     context.refresh()
-    context.apply_target_attributes = lambda function, *types: keep_to_stack(function)
     codegen = context.codegen()
     with contextlib.suppress(Exception):  # newer versions need no such call, and raise
         llvm.initialize()
@@ -240,27 +239,25 @@ def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
 @cache
 def _replacements() -> list[tuple[Any, str, Any]]:
     """Returns the functions that replace Numba's while kernels are compiled: class or module, name, function."""
-    from numba.core.callconv import CPUCallConv
+    from llvmlite import ir
 
     from tools.kernels import lean, shortcuts
 
-    of_errors = "emit_unwrap_dynamic_exception_fn"
     return [
         *lean.replacements(),
         *shortcuts.replacements(),
-        (CPUCallConv, of_errors, _keeping_to_stack(getattr(CPUCallConv, of_errors))),
+        (ir.Function, "__init__", _kept_to_stack_from_the_start(ir.Function.__init__)),
     ]
 
 
-def _keeping_to_stack(write: Callable) -> Callable:
-    """What writes a function of Numba's own that is given no attributes of the target (compile_for)."""
+def _kept_to_stack_from_the_start(init: Callable) -> Callable:
+    """Numba writes functions in many places, some of which tell nobody."""
 
-    def written(*given: Any) -> Any:
-        function = write(*given)
-        keep_to_stack(function)
-        return function
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        init(self, *given, **named)
+        keep_to_stack(self)
 
-    return written
+    return __init__
 
 
 @contextlib.contextmanager
