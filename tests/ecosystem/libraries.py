@@ -378,9 +378,9 @@ LIBRARIES = (
     ),
     Library(
         "lightning",
-        requirements=("lightning", "tensorboard", "mpi4py", "mpich"),
+        requirements=("lightning", "tensorboard"),
         imports=("lightning", "lightning.fabric", "lightning.pytorch"),
-        programs=("lightning_trainer", "lightning_fabric_loop", "lightning_fsdp"),
+        programs=("lightning_trainer", "lightning_fabric_loop"),
         own=OwnTests(
             "Lightning-AI/pytorch-lightning",
             tests=(
