@@ -55,7 +55,7 @@ def kind(name: str, dtype: Any) -> Any:
 
 
 def integer(name: str, argument: str, value: Any) -> int:
-    """Returns an integer. Raises: TypeError if it is none, ValueError if 64 bits cannot hold it."""
+    """Returns an integer. Raises: TypeError if it is not one, ValueError if 64 bits cannot hold it."""
     one = not isinstance(value, Tensor) or (not value.ndim and value.dtype.category == 1)
     if value.__class__ is bool or not hasattr(value, "__index__") or not one:
         raise _wrong(name, argument, "int", value)
@@ -64,7 +64,7 @@ def integer(name: str, argument: str, value: Any) -> int:
 
 
 def sizes(name: str, argument: str, value: Any) -> tuple[int, ...]:
-    """Returns a shape. Raises: TypeError if it is no sequence of integers, RuntimeError if it cannot be a shape."""
+    """Returns a shape. Raises: TypeError if it is not a sequence of integers, RuntimeError if it cannot be a shape."""
     if not isinstance(value, list | tuple):
         raise _wrong(name, argument, "tuple of ints", value)
     shape = tuple([integer(name, argument, n) for n in value])
