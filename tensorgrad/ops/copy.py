@@ -13,7 +13,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import COMPLEX_KINDS, scalar_type
 from tensorgrad.errors import (
     SHORT_MAX,
     SHORT_MIN,
@@ -23,6 +23,7 @@ from tensorgrad.errors import (
     invalid_combination,
     wrong_argument,
 )
+from tensorgrad.kernels.array import pointwise
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import check_memory_format, contiguous_format, made_in_order, memory_strides, preserve_format
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
@@ -32,7 +33,7 @@ from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.fresh import copied
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
-from tensorgrad.storage.wide import real_part
+from tensorgrad.storage.wide import wide
 from tensorgrad.system.float_errors import ignored
 from tensorgrad.tensor import PLAIN, Tensor, wrap
 
@@ -353,9 +354,16 @@ def type(self: Tensor, dtype=None, non_blocking=False):
 # --- writes --------------------------------------------------------------------------------------------------------
 
 
+def _for_target(xp, array, target):
+    """What is written of an array: where there are no complex numbers, their real parts, or whether they are not 0."""
+    if array.dtype.kind not in COMPLEX_KINDS or target.dtype.kind in COMPLEX_KINDS:
+        return array
+    return wide(array) if target.dtype.kind == "b" else pointwise.real_part(xp, array)
+
+
 def _broadcast_copy(xp, x, src):
     out = xp.empty_like(x)
-    src = real_part(src) if x.dtype.kind not in "cWb" else src
+    src = _for_target(xp, src, x)
     with ignored():
         out[...] = src
     return out
@@ -425,9 +433,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         return inplace.replace(self, _copy, (src,), {}, overlap=_same_elements(self, src))
     if not _same_elements(self, src):
         inplace.check_no_overlap(self)
-    array = src._array
-    if self._array.dtype.kind not in "cWb":
-        array = real_part(array)
+    array = _for_target(np, src._array, self._array)
     self._storage.bump()
     with ignored():
         self._storage.write(self._array, array)

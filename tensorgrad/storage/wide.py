@@ -12,9 +12,3 @@ def wide(array: Any, order: Any = "K") -> Any:
     if array.dtype.kind == "W":
         return array.astype(np.complex64, order=order)
     return array.astype(np.float32, order=order) if array.dtype.kind == "V" and array.dtype.names is None else array
-
-
-def real_part(array: Any) -> Any:
-    """The real parts of complex numbers; other arrays as they are."""
-    array = wide(array) if array.dtype.kind == "W" else array
-    return array.real if array.dtype.kind == "c" else array

@@ -131,3 +131,16 @@ def test_a_gpu_refuses_it():
                 raise AssertionError("no error")
         """
     )
+
+
+@alike
+def test_numbers_are_written_where_there_are_no_complex_ones(torch):
+    """The imaginary part counts where the question is whether a number is 0."""
+    given = torch.tensor([1 + 2j, 3j, 0]).to(torch.complex32)
+    found = []
+    for kind in (torch.bool, torch.int32, torch.float16, torch.float32, torch.complex64):
+        copied, assigned = torch.zeros(3, dtype=kind), torch.zeros(2, 3, dtype=kind)
+        copied.copy_(given)
+        assigned[:] = given
+        found += [copied.tolist(), assigned.tolist(), given.to(kind).tolist()]
+    return found
