@@ -369,7 +369,11 @@ def conv_ways(d: Draw) -> None:
     if d.chance(0.2):
         d.ways["conv._CHUNK"] = d.one(2, 5)
     if d.chance(0.4):  # the costs of transposing and moving data, by which the algorithm is chosen
-        ways = ("images._TURNED", "images._TURNING"), ("conv._FILLING", "conv._MOVING"), ("winograd._SOURCE", "winograd._INPUT")
+        ways = (
+            ("images._TURNED", "images._TURNING"),
+            ("conv._FILLING", "conv._MOVING"),
+            ("winograd._SOURCE", "winograd._INPUT"),
+        )
         d.ways |= dict.fromkeys(d.one(*ways), -1e9)
 
 
