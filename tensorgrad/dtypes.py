@@ -49,7 +49,7 @@ class dtype:
         """The NumPy dtype.
 
         Raises:
-            ImportError: For bfloat16 and float8 types if the package ml_dtypes is not installed.
+            ImportError: For bfloat16, float8 types and complex32 if the package ml_dtypes does not have them.
         """
         if self._numpy is None:  # NumPy lacks it
             if self in QUANTIZED:
@@ -61,12 +61,15 @@ class dtype:
                 return _of_bits(self)
             try:
                 import ml_dtypes
-            except ImportError:
+
+                made = getattr(ml_dtypes, self.name)
+            except (ImportError, AttributeError) as error:
+                newer = ", in a newer release than is installed" if isinstance(error, AttributeError) else ""
                 raise ImportError(
-                    f"{self} needs the package ml_dtypes: pip install '.[bfloat16]' (or ml_dtypes)"
+                    f"{self} needs the package ml_dtypes{newer}: pip install '.[bfloat16]' (or ml_dtypes)"
                 ) from None
-            self._numpy = np.dtype(getattr(ml_dtypes, self.name))
-            if self in FLOAT8:
+            self._numpy = np.dtype(made)
+            if self in FLOAT8 or self is complex32:
                 for notice in ON_STORED:
                     notice()
             FROM_NUMPY[self._numpy] = self
@@ -74,12 +77,14 @@ class dtype:
 
     def to_real(self) -> dtype:
         """Returns the real type of a complex one, or the type itself."""
-        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+        return {"complex32": float16, "complex64": float32, "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> dtype:
         """Returns the complex type whose parts can hold values of this type. Raises: RuntimeError if there is none."""
         if self in BITS:
             raise RuntimeError(f"Unknown Complex ScalarType for {SCALAR_TYPES[self.name]}")
+        if self.name in ("float16", "complex32"):
+            return complex32
         return complex128 if self.name in ("float64", "complex128") else complex64
 
     def __repr__(self) -> str:
@@ -91,7 +96,8 @@ class dtype:
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 _FLOAT8_NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
-_OF_ML_DTYPES = ("bfloat16", *_FLOAT8_NAMES)
+_OF_ML_DTYPES = ("bfloat16", *_FLOAT8_NAMES, "complex32")
+COMPLEX_KINDS = "cW"  # of arrays' dtypes: NumPy's complex numbers, and ml_dtypes' of half precision
 _STORED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}  # the integers behind the quantized types
 _BITS = {  # those that types of fewer than eight bits, or of bits without a meaning, are stored in
     **{f"{sign}int{n}": "uint8" for sign in ("u", "") for n in range(1, 8)},
@@ -112,6 +118,7 @@ float16 = half = dtype("float16", 2, FLOATING)
 bfloat16 = dtype("bfloat16", 2, FLOATING)
 float32 = float = dtype("float32", 4, FLOATING)
 float64 = double = dtype("float64", 8, FLOATING)
+complex32 = chalf = dtype("complex32", 4, COMPLEX)
 complex64 = cfloat = dtype("complex64", 8, COMPLEX)
 complex128 = cdouble = dtype("complex128", 16, COMPLEX)
 HALF = (float16, bfloat16)  # of half precision
@@ -152,18 +159,20 @@ ON_STORED: list = []  # called when a type that only stores values is used (disp
 
 WIDE_UNSIGNED = (uint16, uint32, uint64)  # they do not promote with other integers
 ALL = (
-    bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128
+    bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+    complex32, complex64, complex128,
 )  # fmt: skip
 SCALAR_TYPES = {  # PyTorch's scalar type names, used in messages and in `FloatTensor`
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
-    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+    "float32": "Float", "float64": "Double",
+    "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
 C_TYPES = {  # their C++ names, used in other messages
     "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
     "int64": "long int", "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
     "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
-    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+    "complex32": "c10::complex<c10::Half>", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
 SCALAR_TYPES |= {name: name.capitalize() for name in _FLOAT8_NAMES}
 C_TYPES |= {name: f"c10::{name.capitalize()}" for name in _FLOAT8_NAMES}
@@ -298,8 +307,7 @@ def _promote(a: dtype, b: dtype) -> dtype:
     if a.category > b.category:
         a, b = b, a  # b has the higher category, or the same one
     if b.category == COMPLEX:
-        wide = a.name in ("float64", "complex128") or b is complex128
-        return complex128 if wide else complex64
+        return b if a.category < FLOATING else _promote(a.to_real(), b.to_real()).to_complex()
     if b.category > a.category:
         return b
     if b.category == FLOATING:

@@ -244,8 +244,10 @@ def _fetched(array) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """The same values in a type that `tolist` converts to Python scalars (bfloat16 and float8 do not)."""
-    return values if values.dtype.kind in "biuc" or values.dtype.char in "fd" else values.astype(np.float32)
+    """The same values in a type that `tolist` converts to Python scalars (those of ml_dtypes do not)."""
+    if values.dtype.kind in "biuc" or values.dtype.char in "fd":
+        return values
+    return values.astype(np.complex64 if values.dtype.kind == "W" else np.float32)
 
 
 def _cells(values: np.ndarray) -> tuple[list[str], int]:

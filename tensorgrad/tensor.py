@@ -16,6 +16,7 @@ from tensorgrad.errors import as_integer
 from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL, SLOW
 from tensorgrad.size import Size, new_size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
+from tensorgrad.storage.wide import wide
 from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.system import forks
 
@@ -144,6 +145,8 @@ class Tensor(TensorMethods):
             for tell in ON_OVERRIDING_CLASS if cls._sees_functions else ():
                 tell(cls)
         if hasattr(cls, "__torch_dispatch__"):
+            if getattr(override, "__func__", None) is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
+                cls.__torch_function__ = disabled_torch_function  # type: ignore[attr-defined]  # results stay as they are
             cls._sees_functions, plain = True, False
             for tell in (*ON_OVERRIDING_CLASS, *ON_DISPATCHING_CLASS):
                 tell(cls)
@@ -361,7 +364,7 @@ class Tensor(TensorMethods):
         host = self._storage.to_host(self._array)
         if host.dtype.names is not None:
             raise RuntimeError("load_scalar: invalid type")
-        return (host.astype(np.float32) if host.dtype.isbuiltin == 2 else host).tolist()  # 2: of ml_dtypes
+        return wide(host).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Returns a NumPy array that shares the tensor's memory. `force=True` detaches and copies to the host first.
@@ -390,7 +393,8 @@ class Tensor(TensorMethods):
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                     "host memory first."
                 )
-        if self._array.dtype.kind == "V" and self._array.dtype.names is not None:
+        kind = self._array.dtype
+        if kind.kind == "W" or (kind.kind == "V" and kind.names is not None):
             raise TypeError(f"Got unsupported ScalarType {dtypes.scalar_type(self)}")
         return self._storage.to_host(self._array)
 
@@ -753,9 +757,9 @@ def _unusual_item(array: np.ndarray) -> int | float | bool:
     if array.dtype.names is not None:
         kind = dtypes.SCALAR_TYPES[array.dtype.names[0]]
         raise NotImplementedError(f"\"_local_scalar_dense_cpu\" not implemented for '{kind}'")
-    return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
+    return wide(array).item()
 
 
 def differentiable(dtype: np.dtype) -> bool:
     """Returns whether values of this (array) dtype can have gradients: floating-point and complex ones."""
-    return dtype.kind in "fc" or (dtype.kind == "V" and dtype.names is None)  # V: bfloat16, float8; names: quantized
+    return dtype.kind in "fcW" or (dtype.kind == "V" and dtype.names is None)  # V: bfloat16, float8; names: quantized

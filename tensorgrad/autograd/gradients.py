@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
 from tensorgrad.autograd.views import is_end
 from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.errors import warn, wrong_argument
+from tensorgrad.overriding import function_classes
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES
 from tensorgrad.storage.wrapper_subclass import NoStorage
-from tensorgrad.tensor import Tensor, share, wrap
+from tensorgrad.tensor import PLAIN, Tensor, share, wrap
 
 
 def roots_of(tensors, gradients, create_graph: bool, who: str):
@@ -217,6 +218,14 @@ def grad(
         options = (retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched, materialize_grads)
         found = grad(outputs, list(inputs.values()), grad_outputs, *options)
         return dict(zip(inputs, found, strict=True))
+    types = () if LOCAL.inside_override else tuple(_overriding(outputs, inputs))
+    if types:
+        named = {
+            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+            "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }  # fmt: skip
+        return function_classes.call(grad, types, (outputs, inputs), named)
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
@@ -262,6 +271,19 @@ def grad(
             gradient = _writable(gradient)
         results.append(gradient)
     return tuple(results)
+
+
+def _overriding(*given) -> Iterator[type]:
+    """Yields the classes of tensors that see which functions are called. (Others say what their gradients are.)"""
+    for tensors in given:
+        for t in _as_list(tensors):
+            cls = t.__class__
+            if (
+                cls not in PLAIN
+                and isinstance(t, Tensor)
+                and not (cls._sees_rows or t.is_nested or hasattr(t, "_as_gradient"))
+            ):
+                yield cls
 
 
 def _check_batches(outputs: list, gradients: list) -> None:

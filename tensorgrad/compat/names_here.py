@@ -31,8 +31,8 @@ def found(name: str) -> Found:
     >>> from tensorgrad.compat.names_here import found
     >>> found("torch.nn.Linear.forward").state, found("torch.nn.Lineer").state
     ('present', 'absent')
-    >>> found("torch.complex32")
-    Found(state='refuses', place='torch.complex32', reason='NumPy has no complex numbers of 16-bit parts')
+    >>> found("torch.cuda._memory_viz.trace_plot").state
+    'refuses'
     """
     first, *rest = name.split(".")
     place, value = first, _module(first)

@@ -165,6 +165,9 @@ def make_composite(name: str, function, row=None):
     def method(self, *args, **kwargs):
         if direct is not None and not kwargs:
             return direct(self, *args)
+        taken = asked(method, self, *args, **kwargs) if DISPATCH else NotImplemented
+        if taken is not NotImplemented:
+            return taken
         given = (*args, *kwargs.values())
         tracked = _tracked(self, given)
         if tracked and _recorded(self, given):
@@ -199,9 +202,11 @@ def _is_of_one_op(before: Tensor, result: Tensor, tensor: Tensor) -> bool:
     return plain and node.edges[0] == before._edge and result._array.dtype is tensor._array.dtype
 
 
-def asked(method, self: Tensor, *args) -> Any:
-    """What the `TorchDispatchMode`s that are on make of a method that no row has; `NotImplemented` if none are."""
-    return DISPATCH[0](method, (self, *args), {}) if LOCAL.dispatch_modes else NotImplemented
+def asked(method, self: Tensor, *args, **kwargs) -> Any:
+    """What the `TorchDispatchMode`s that are on, or classes among the arguments with a `__torch_dispatch__`, make of a
+    method that no row has; `NotImplemented` if there are none."""
+    others = DISPATCH and any([isinstance(a, Tensor) and a.__class__ not in PLAIN for a in (*args, *kwargs.values())])
+    return DISPATCH[0](method, (self, *args), kwargs) if others or LOCAL.dispatch_modes else NotImplemented
 
 
 def readable(x: Tensor) -> bool:

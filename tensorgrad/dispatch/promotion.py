@@ -67,6 +67,8 @@ def promote(op, *values):
 
 def _cast(x, target: np.dtype):
     """The array in another dtype. One that is expanded stays so: the result's strides follow from the operands'."""
+    if target.kind == "W":  # complex32, which GPUs refuse
+        return STORAGES[x.__class__].cast(x, target)
     if x.ndim < 2 or x.__class__ is not np.ndarray or 0 not in x.strides or not x.size:
         return x.astype(target)
     once = x[tuple([slice(1) if s == 0 else slice(None) for s in x.strides])]

@@ -11,8 +11,9 @@ from tensorgrad.jit.functions import ScriptMethod
 from tensorgrad.jit.objects import Instance as ScriptObject
 
 __all__ = [
-    "AnyType", "BoolType", "ComplexType", "DictType", "FloatType", "IntType", "JitType", "ListType", "NoneType",
-    "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StringType", "TensorType", "TupleType",
+    "AnyType", "BoolType", "ComplexType", "DeviceObjType", "DictType", "FloatType", "IntType", "JitType", "ListType",
+    "NoneType", "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StreamObjType", "StringType",
+    "TensorType", "TupleType",
 ]  # fmt: skip
 
 
@@ -96,6 +97,16 @@ class ComplexType(_Plain):
     annotation_str = _written = "complex"
 
 
+class DeviceObjType(_Plain):
+    """`torch.device`.
+
+    >>> torch.DeviceObjType.get()
+    Device
+    """
+
+    annotation_str = _written = "Device"
+
+
 class FloatType(_Plain):
     """`float`.
 
@@ -122,6 +133,12 @@ class NumberType(_Plain):
     """A number: `int`, `float` or `complex`."""
 
     annotation_str, _written = "number", "Scalar"
+
+
+class StreamObjType(_Plain):
+    """`torch.Stream`."""
+
+    annotation_str = _written = "Stream"
 
 
 class StringType(_Plain):

@@ -13,7 +13,7 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import REDUCTIONS, ops
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.nn.compiled import _parse_to
+from tensorgrad.nn.compiled import parts_of_to
 from tensorgrad.tensor import Tensor
 
 _CASTS = {
@@ -103,11 +103,11 @@ def _setitem(self: Tensor, indices: Any, value: Any) -> None:
         ops.aten.copy_.default(indexed(self, indices), value)
 
 
-def converted(self: Tensor, *args: Any, copy: bool = False, layout: Any = None, **kwargs: Any) -> Any:
+def converted(self: Tensor, *args: Any, layout: Any = None, **kwargs: Any) -> Any:
     """`self.to(...)`: the tensor itself, or a copy."""
     if args and isinstance(args[0], Tensor):
         args = (args[0].device, args[0].dtype, *args[1:])
-    device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+    device, dtype, non_blocking, copy, memory_format = parts_of_to(*args, **kwargs)
     same = dtype in (None, self.dtype) and device in (None, self.device) and memory_format is None
     if same and not copy:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.dtypes import as_dtype
 from tensorgrad.errors import typename
 from tensorgrad.nn import functional
 from tensorgrad.system.lazy_modules import whole
@@ -22,14 +23,23 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
     Raises:
         TypeError: If they fit none of the forms of `to`.
+        RuntimeError: For `copy=True`.
 
     >>> torch._C._nn._parse_to("cpu", dtype=torch.float64)
     (device(type='cpu'), torch.float64, False, None)
     """
+    device, dtype, non_blocking, copy, memory_format = parts_of_to(*args, **kwargs)
+    if copy:
+        raise RuntimeError(".to() does not accept copy argument")
+    return device, dtype, non_blocking, memory_format
+
+
+def parts_of_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, bool, Any]:
+    """The same with `copy`, in the fourth place. Raises: TypeError as there."""
     first = args[0] if args else None
     if isinstance(first, Tensor) or "tensor" in kwargs:
         names = ["tensor", "non_blocking", "copy"]
-    elif isinstance(first, torch.dtype):
+    elif isinstance(first, torch.dtype | type):
         names = ["dtype", "non_blocking", "copy"]
     else:
         names = ["device", "dtype", "non_blocking", "copy"]
@@ -40,7 +50,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     flags = [given.get(name, False) for name in ("non_blocking", "copy")]
     if (
         wrong
-        or not isinstance(dtype, torch.dtype | None)
+        or not (isinstance(dtype, torch.dtype | None) or dtype in (float, int, bool, complex))
         or not (device is None or isinstance(device, str | int | torch.device))
         or isinstance(device, bool)
         or not all(isinstance(flag, bool) for flag in flags)
@@ -53,7 +63,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     found = None if device is None else torch.device(device)
-    return found, dtype, flags[0], given.get("memory_format")
+    return found, None if dtype is None else as_dtype(dtype), flags[0], flags[1], given.get("memory_format")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.dtypes import as_dtype
+from tensorgrad.nn.compiled import _parse_to
 from tensorgrad.nn.parameter import Parameter
 from tensorgrad.tensor import Tensor
 
@@ -56,14 +56,11 @@ class Convertible:
         dimensions. `non_blocking` is accepted.
 
         Raises:
-            TypeError: the dtype is neither floating-point nor complex.
-            RuntimeError: `copy` is given: modules are changed in place.
+            TypeError: the dtype is neither floating-point nor complex, or the arguments are none of these forms.
+            RuntimeError: for `copy=True`: modules are changed in place.
         """
-        if "copy" in kwargs:
-            raise RuntimeError(".to() does not accept copy argument")
-        device, dtype = _target(*args, **kwargs)
-        memory_format = kwargs.get("memory_format")
-        elsewhere = device is not None and str(torch.device(device)) != "meta"
+        device, dtype, _, memory_format = _parse_to(*args, **kwargs)
+        elsewhere = device is not None and device.type != "meta"
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise TypeError(
@@ -148,26 +145,3 @@ def typename(value: Any) -> str:
     if cls.__module__ in ("builtins", "__builtin__", ""):
         return cls.__name__
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _target(
-    *args: Any,
-    device: Any = None,
-    dtype: Any = None,
-    tensor: Any = None,
-    non_blocking: bool = False,
-    memory_format: Any = None,
-) -> tuple[Any, Any]:
-    """Returns (device, dtype) from the arguments of `to`."""
-    for arg in args:
-        if isinstance(arg, torch.dtype | type):
-            dtype = as_dtype(arg, "to")
-        elif isinstance(arg, Tensor):
-            tensor = arg
-        elif isinstance(arg, str | int | torch.device) and not isinstance(arg, bool):
-            device = arg
-        elif arg is not None and not isinstance(arg, bool):
-            raise TypeError(f"to() received an invalid combination of arguments - got ({typename(arg)})")
-    if tensor is not None:
-        device, dtype = tensor.device, tensor.dtype
-    return device, dtype

@@ -117,7 +117,8 @@ def export(
         verify: whether to run the program with onnxruntime, and compare.
         custom_opsets: versions of other domains of operators.
         optimize, do_constant_folding: with both, batch norms in evaluation mode become part of the product before them,
-            unless the weights are inputs, or the module is exported for training.
+            biases of zeros are left out, and small parts of weights are computed, unless the weights are inputs, or the
+            module is exported for training.
         report, profile, dump_exported_program, artifacts_dir, operator_export_type, export_modules_as_functions,
         autograd_inlining: accepted for compatibility.
 
@@ -306,7 +307,7 @@ def _translated(
             if isinstance(size, Size):
                 known.setdefault(size, labels[axis])
         graph.inputs.append(ValueInfo(name, element_type(step.dtype), _shape(value.shape, known, labels)))
-    lowering = Lowering(g, custom, _state_names(model))
+    lowering = Lowering(g, custom, _state_names(model), fold)
     places = lowering.run(steps, [Place(value) for value in g.inputs])
     program = _Outputs(lowering, g, graph)
     for i, place in enumerate(places):

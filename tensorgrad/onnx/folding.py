@@ -1,4 +1,7 @@
-"""Batch norms become part of the product before them: with constant statistics they scale and shift its channels."""
+"""Batch norms become part of the product before them: with constant statistics they scale and shift its channels.
+
+Then a bias of zeros is left out, as new models and those without a shift have: adding it takes a pass over the result.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ PRODUCTS = ("Conv", "ConvTranspose", "Gemm")
 def folded(
     nodes: list[Node], initializers: dict[str, TensorData], outputs: list[str], unique: Callable[[str], str]
 ) -> list[Node]:
-    """The nodes without the batch norms that follow a product whose result nothing else needs.
+    """The nodes without the batch norms that follow a product whose result nothing else needs, and biases of zeros.
 
     Args:
         nodes: in an order in which they can run; products change.
@@ -34,6 +37,11 @@ def folded(
             continue
         _fold(product, node, initializers, unique)
         makers[product.outputs[0]] = product
+    for node in kept:
+        if node.operator in PRODUCTS and not node.domain and len(node.inputs) == 3:
+            bias = initializers.get(node.inputs[2])
+            if bias is not None and not bias.array.any():
+                del node.inputs[2]
     return kept
 
 

@@ -59,8 +59,11 @@ def value_of(place: Place) -> Value:
 class Lowering:
     """Translates steps, and keeps what they made."""
 
-    def __init__(self, builder: Builder, custom: dict[str, Callable] | None = None, names: Any = None) -> None:
+    def __init__(
+        self, builder: Builder, custom: dict[str, Callable] | None = None, names: Any = None, fold: bool = False
+    ) -> None:
         self.g = builder
+        self.fold = fold  # are weights constants?
         self.custom = custom or {}
         self.names: dict[int, str] = names or {}  # id of a tensor -> its name in the state_dict
         self.parameters: dict[int, Value] = {}
@@ -69,6 +72,11 @@ class Lowering:
     def run(self, steps: list[Step], inputs: list[Place]) -> list[Place]:
         """The places of the results of a program whose inputs are at `inputs`."""
         return _Program(self, steps, inputs).run()
+
+    def values_of(self, value: Value) -> np.ndarray | None:
+        """The values of a constant."""
+        weight = self.g.initializers.get(value.name) if self.fold else None
+        return value.array if weight is None else weight.array
 
     def parameter(self, step: Step) -> Value:
         """A tensor from outside of the program."""
@@ -331,12 +339,16 @@ class _Program:
         raise UnsupportedOperatorError(f"{op.name} has no translation to ONNX{reason}")
 
     def _folded(self, step: Step, op: Any, args: dict[str, Any]) -> Any:
-        """The result of a row whose tensors are all constants."""
+        """The result of a row whose tensors are all constants; of weights, if it is less than half as large.
+
+        Parts of a floating-point weight stay parts of it, by its name: they may be all of it together.
+        """
         given = [v for a in args.values() for v in (a if isinstance(a, tuple) else (a,))]
         tensors = [v for v in given if isinstance(v, Value)]
+        arrays = {id(v): self.lowering.values_of(v) for v in tensors}
         if (
             not tensors
-            or any(v.array is None for v in tensors)
+            or any(array is None for array in arrays.values())
             or op.kind == "sample"
             or op.name in self.lowering.custom
         ):
@@ -344,13 +356,17 @@ class _Program:
         if any(isinstance(v, Varying) for v in _leaves(tuple(args.values()))):
             return None
         shapes = self._result_shapes(step)
-        if any(s is not None and (any(d != s[0] for d in s) or np.prod(s[0]) > LARGEST_FOLDED) for s in shapes):
+        weights = [arrays[id(v)].size for v in tensors if v.array is None]  # type: ignore[union-attr]
+        largest = min(LARGEST_FOLDED, max(weights) // 2) if weights else LARGEST_FOLDED
+        if any(s is not None and (any(d != s[0] for d in s) or np.prod(s[0]) > largest) for s in shapes):
+            return None
+        if weights and (not any(shapes) or (op.kind in ("view", "views") and tensors[0].dtype.is_floating_point)):
             return None
         import tensorgrad
 
         def tensor(value: Any) -> Any:
             if isinstance(value, Value):
-                return tensorgrad.from_numpy(np.array(value.array)) if value.array is not None else value
+                return tensorgrad.from_numpy(np.array(arrays[id(value)]))
             return tuple(tensor(v) for v in value) if isinstance(value, tuple) else value
 
         with no_grad():

@@ -10,15 +10,15 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, export, pointwise, view
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import COMPLEX_KINDS, scalar_type
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.pointwise import zero
 from tensorgrad.tensor import Tensor
 
 # --- views ---------------------------------------------------------------------------------------------------------
 
-_real = view("real(input)", lambda xp, x: x.real, where=(), input=lambda g: g)
-_imag = view("imag(input)", lambda xp, x: x.imag, where=(), input=lambda g: g * 1j)
+_real = view("real(input)", "pointwise.real_part", where=(), input=lambda g: g)
+_imag = view("imag(input)", "pointwise.imaginary_part", where=(), input=lambda g: g * 1j)
 _view_as_real = view("view_as_real(input)", "pointwise.as_real", where=(),
                      input=lambda g: view_as_complex(g.contiguous()))  # fmt: skip
 _view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where=(),
@@ -32,7 +32,7 @@ def real(input: Tensor) -> Tensor:
     >>> torch.real(torch.tensor([1 + 2j]))
     tensor([1.])
     """
-    return _real(input) if input._array.dtype.kind == "c" else input
+    return _real(input) if input._array.dtype.kind in COMPLEX_KINDS else input
 
 
 @composite("function")
@@ -45,7 +45,7 @@ def imag(input: Tensor) -> Tensor:
     >>> torch.imag(torch.tensor([1 + 2j]))
     tensor([2.])
     """
-    if input._array.dtype.kind != "c":
+    if input._array.dtype.kind not in COMPLEX_KINDS:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return _imag(input)
 
@@ -68,7 +68,7 @@ def view_as_real(input: Tensor) -> Tensor:
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])
     """
-    if input._array.dtype.kind != "c":
+    if input._array.dtype.kind not in COMPLEX_KINDS:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     return _view_as_real(input)
 
@@ -78,13 +78,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Returns a view of the pairs in the last dimension (of size 2) as complex numbers.
 
     Raises:
-        RuntimeError: If the dtype is not float32 or float64, the last dimension does not have size 2, or the strides or
-            the storage offset do not fit complex elements.
+        RuntimeError: If the dtype is not float16, float32 or float64, the last dimension does not have size 2, or the
+            strides or the storage offset do not fit complex elements.
 
     >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
     tensor([1.+2.j])
     """
-    if input.dtype not in (dtypes.float32, dtypes.float64):
+    if input.dtype not in (dtypes.float16, dtypes.float32, dtypes.float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
             f"{scalar_type(input)}"
@@ -116,7 +116,7 @@ def conj(input: Tensor) -> Tensor:
     >>> torch.conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return _conj(input) if input._array.dtype.kind == "c" else input
+    return _conj(input) if input._array.dtype.kind in COMPLEX_KINDS else input
 
 
 @composite(in_place=_conj_physical)
@@ -186,7 +186,7 @@ angle = pointwise("angle(input)", "pointwise.angle", rule="float", in_place=Fals
 
 def _angle_slope(g, z):
     """g · i / conj(z): perpendicular to z, of length 1 / |z|. Zero for real numbers."""
-    if z._array.dtype.kind != "c":
+    if z._array.dtype.kind not in COMPLEX_KINDS:
         return zero(g)
     return (g * 1j / z.conj()).masked_fill(z == 0, 0)
 
@@ -198,7 +198,7 @@ def isreal(input: Tensor) -> Tensor:
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
     tensor([ True, False])
     """
-    if input._array.dtype.kind == "c":
+    if input._array.dtype.kind in COMPLEX_KINDS:
         return imag(input.detach()) == 0
     from tensorgrad.ops.create import ones_like
 
@@ -207,11 +207,9 @@ def isreal(input: Tensor) -> Tensor:
 
 def _check_parts(real, imag):
     for x in (real, imag):
-        if x.dtype.kind not in "fV":
+        if x.dtype.kind != "f":
             names = " and ".join(scalar_type(dtypes.from_numpy_dtype(v.dtype)) for v in (real, imag))
             raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
-        if x.dtype.itemsize == 2:
-            unsupported("complex", x)
     return real, imag
 
 
@@ -244,6 +242,8 @@ def polar(abs: Tensor, angle: Tensor, *, out=None) -> Tensor:
     """
     _check_parts(abs._array, angle._array)
     _same_dtype(abs, angle)
+    if abs.dtype is dtypes.float16:
+        unsupported("polar", abs._array)
     return _complex(abs * angle.cos(), abs * angle.sin(), out=out)
 
 

@@ -32,6 +32,7 @@ from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.fresh import copied
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.storage.wide import real_part
 from tensorgrad.system.float_errors import ignored
 from tensorgrad.tensor import PLAIN, Tensor, wrap
 
@@ -233,7 +234,7 @@ def _caster(name: str, dtype: dtypes.dtype) -> None:
     composite("method", name=name)(method)
 
 
-for _name in ("bool", "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble"):
+for _name in ("bool", "short", "int", "long", "half", "bfloat16", "float", "double", "chalf", "cfloat", "cdouble"):
     _caster(_name, getattr(dtypes, _name))
 _caster("byte", dtypes.uint8)
 _caster("char", dtypes.int8)
@@ -354,7 +355,7 @@ def type(self: Tensor, dtype=None, non_blocking=False):
 
 def _broadcast_copy(xp, x, src):
     out = xp.empty_like(x)
-    src = src.real if src.dtype.kind == "c" and x.dtype.kind not in "cb" else src
+    src = real_part(src) if x.dtype.kind not in "cWb" else src
     with ignored():
         out[...] = src
     return out
@@ -403,6 +404,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         return asked
     if (isinstance(src, Tensor) and src.is_nested) or function_classes.overrides(src):
         return function_classes.call(copy_, (src.__class__,), (self, src), {})
+    if hasattr(src, "_to_store"):  # of a class that has its own layout of memory
+        src = src._to_store(self, src)
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):
@@ -423,8 +426,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not _same_elements(self, src):
         inplace.check_no_overlap(self)
     array = src._array
-    if array.dtype.kind == "c" and self._array.dtype.kind not in "cb":
-        array = array.real
+    if self._array.dtype.kind not in "cWb":
+        array = real_part(array)
     self._storage.bump()
     with ignored():
         self._storage.write(self._array, array)

@@ -426,6 +426,8 @@ def _setitem(self: Tensor, index, value) -> None:
     plain = (index,) if cls is int else None if cls is bool else _simple(index if cls is tuple else (index,))
     if inplace.writable(self) and (number or inplace.readable(value)) and _written(self, index, plain, value, number):
         return
+    if hasattr(value, "_to_store"):  # of a class that has its own layout of memory
+        value = value._to_store(self, value)
     if isinstance(self._array, SparseArray):
         raise TypeError("Cannot assign to a sparse tensor")
     if plain is not None:
@@ -528,8 +530,8 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     check_sources(x, (*tensors, values), refuses=True)
     array = x._array
     if (
-        accumulate or SLOW or x.__class__ not in PLAIN or array.__class__ is not np.ndarray
-        or inplace._tracked(x, (values,))
+        accumulate or SLOW or array.__class__ is not np.ndarray or inplace._tracked(x, (values,))
+        or any([t.__class__ not in PLAIN for t in (x, *tensors, values)])
     ):  # fmt: skip
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {}, apart=False)
     if is_expanded(array):

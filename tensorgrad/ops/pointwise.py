@@ -22,7 +22,7 @@ from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import check_sources, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import COMPLEX_KINDS, scalar_type
 from tensorgrad.errors import as_factor, check_is_number, check_number
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
@@ -35,7 +35,7 @@ LN2, LN10 = math.log(2), math.log(10)
 def conj(value):
     """Returns the complex conjugate of a tensor or number; a real one is returned unchanged."""
     if isinstance(value, Tensor):
-        return value.conj() if value._array.dtype.kind == "c" else value
+        return value.conj() if value._array.dtype.kind in COMPLEX_KINDS else value
     return value.conjugate()
 
 
@@ -137,9 +137,10 @@ def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """
     if old:
         other, alpha = number_first("add", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(input, other):
-        return _add_scaled(input, other, alpha, out=out)
-    return _add(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
+    scaled = alpha.__class__ is not int or alpha != 1
+    if scaled and (half := _in_half_precision(input, other, alpha)):
+        return _add_scaled(*half, alpha, out=out)
+    return _add(input, other if not scaled else _scaled(input, other, alpha), out=out)
 
 
 @composite()
@@ -151,9 +152,10 @@ def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """
     if old:
         other, alpha = number_first("sub", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(input, other):
-        return _add_scaled(input, other, -alpha, out=out)
-    return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha, True), out=out)
+    scaled = alpha.__class__ is not int or alpha != 1
+    if scaled and (half := _in_half_precision(input, other, alpha)):
+        return _add_scaled(*half, -alpha, out=out)
+    return _sub(input, other if not scaled else _scaled(input, other, alpha, True), out=out)
 
 
 @composite("function")
@@ -163,13 +165,25 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
     >>> torch.rsub(torch.tensor([1, 2]), 10)
     tensor([9, 8])
     """
-    return _rsub(input if alpha.__class__ is int and alpha == 1 else _scaled(other, input, alpha), other)
+    if alpha.__class__ is int and alpha == 1:
+        return _rsub(input, other)
+    if half := _in_half_precision(other, input, alpha):
+        return _add_scaled(*half, -alpha)
+    return _rsub(_scaled(other, input, alpha), other)
 
 
-def _of_half_precision(input, other) -> bool:
-    """Returns whether both are tensors of one half-precision dtype: their scaled sum is rounded once."""
-    tensors = isinstance(input, Tensor) and isinstance(other, Tensor)
-    return tensors and input.dtype in dtypes.HALF and other.dtype is input.dtype
+def _in_half_precision(input, other, alpha) -> tuple[Tensor, Tensor] | None:
+    """Both operands of a sum in the dtype of half precision that it has: it is rounded once. None if it has another."""
+    if alpha.__class__ is not float and alpha.__class__ is not int:
+        return None
+    kind = dtypes.result_type_of([v._array if isinstance(v, Tensor) else v for v in (input, other)])
+    if kind not in dtypes.HALF:
+        return None
+    if not isinstance(input, Tensor):
+        input = tensor(input, dtype=kind, device=other.device)
+    elif not isinstance(other, Tensor):
+        other = tensor(other, dtype=kind, device=input.device)
+    return input.to(kind), other.to(kind)
 
 
 def _scaled(input, other, alpha, subtracted=False):
@@ -205,9 +219,9 @@ def add_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """
     if old:
         other, alpha = number_first("add_", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(self, other):
-        return inplace.replace(self, _add_scaled, (other, alpha), {})
     if alpha.__class__ is not int or alpha != 1:
+        if half := _in_half_precision(self, other, alpha):
+            return inplace.replace(self, _add_scaled, (half[1], alpha), {})
         check_sources(self, (other,))
         other = _scaled(self, other, alpha)
     return _add_in_place(self, other)
@@ -218,9 +232,9 @@ def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """Subtracts `alpha · other` in place."""
     if old:
         other, alpha = number_first("sub_", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(self, other):
-        return inplace.replace(self, _add_scaled, (other, -alpha), {})
     if alpha.__class__ is not int or alpha != 1:
+        if half := _in_half_precision(self, other, alpha):
+            return inplace.replace(self, _add_scaled, (half[1], -alpha), {})
         check_sources(self, (other,))
         other = _scaled(self, other, alpha)
     return _sub_in_place(self, other)
@@ -545,9 +559,9 @@ atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input
 hypot = pointwise("hypot(input, other)", "pointwise.hypot", numbers=(),
                   input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
                   doc="The hypotenuse √(input² + other²), computed without overflow.")  # fmt: skip
-deg2rad = pointwise("deg2rad(input)", lambda xp, x: xp.multiply(x, x.dtype.type(math.pi / 180)), rule="float",
+deg2rad = pointwise("deg2rad(input)", lambda xp, x: kernels.scaled(xp, x, math.pi / 180), rule="float",
                     input=lambda g: g * (math.pi / 180), doc="Converts degrees to radians.")  # fmt: skip
-rad2deg = pointwise("rad2deg(input)", lambda xp, x: xp.multiply(x, x.dtype.type(180 / math.pi)), rule="float",
+rad2deg = pointwise("rad2deg(input)", lambda xp, x: kernels.scaled(xp, x, 180 / math.pi), rule="float",
                     input=lambda g: g * (180 / math.pi), doc="Converts radians to degrees.")  # fmt: skip
 
 
@@ -584,7 +598,7 @@ frac = pointwise("frac(input)", "pointwise.frac", input=lambda g: g, doc="input 
 
 def _sgn_slope(g, x, direction):
     """Only the component of g perpendicular to the direction rotates it, by 1 / |x|. Zero for real x."""
-    if x._array.dtype.kind != "c":
+    if x._array.dtype.kind not in COMPLEX_KINDS:
         return zeros_like(g)
     along = (direction.conj() * g).real * direction
     return ((g - along) / x.abs()).masked_fill(x == 0, 0)
@@ -599,7 +613,7 @@ def _abs_(self):
     Raises:
         RuntimeError: If the tensor is complex.
     """
-    if self._array.dtype.kind == "c":
+    if self._array.dtype.kind in COMPLEX_KINDS:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
     return _abs_in_place(self)
 

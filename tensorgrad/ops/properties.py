@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dtypes import COMPLEX_KINDS
 from tensorgrad.layouts import channels_last, memory_format
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.tensor import Tensor
@@ -30,7 +31,7 @@ def is_complex(input: Tensor) -> bool:
     >>> torch.is_complex(torch.tensor([1j])), torch.is_complex(torch.ones(1))
     (True, False)
     """
-    return input._array.dtype.kind == "c"
+    return input._array.dtype.kind in COMPLEX_KINDS
 
 
 @composite()

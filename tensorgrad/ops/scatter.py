@@ -12,7 +12,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import check_sources, is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
-from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
+from tensorgrad.dtypes import COMPLEX_KINDS, I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import (
     as_integer,
     check_is_number,
@@ -442,7 +442,7 @@ def _check_is_vector(name: str, index) -> None:
 
 def _check_index_add(x, dim, index, src, alpha):
     dim = wrap_dim(dim, x.ndim)
-    if alpha.__class__ is complex and x.dtype.kind != "c":
+    if alpha.__class__ is complex and x.dtype.kind not in COMPLEX_KINDS:
         check_number(alpha, from_numpy_dtype(x.dtype))
     _check_is_vector("index_add_", index)
     if index.dtype is not I64 and index.dtype.name != "int32":
@@ -579,7 +579,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
             )
     else:
         check_is_number(value, "value")
-        if value.__class__ is complex and input._array.dtype.kind != "c":
+        if value.__class__ is complex and input._array.dtype.kind not in COMPLEX_KINDS:
             raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
         value = tensor(value, device=input.device)
     return _index_fill(input, dim, index, value.to(input.dtype))

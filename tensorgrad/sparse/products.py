@@ -11,13 +11,14 @@ from tensorgrad.errors import as_number
 from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.create import zeros_like
 from tensorgrad.ops.linalg import matmul
+from tensorgrad.ops.sparse import arguments
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
 from tensorgrad.ops.sparse.matmul import reduced_mm, sparse_mm
 from tensorgrad.ops.sparse.matmul import sampled_addmm as sampled_products
 from tensorgrad.ops.sparse.solve import solve
 from tensorgrad.ops.sparse_parts import layout_of
-from tensorgrad.storage.sparse import CSRArray, SparseArray
+from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
 from tensorgrad.tensor import Tensor, wrap
 
 
@@ -40,8 +41,11 @@ def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     tensor([[1., 2.],
             [3., 4.]])
     """
+    arguments.tensors("mm", input=input, mat2=mat2)
     if reduce is not None:
         return reduced_mm(input, mat2, reduce)
+    if (_sparse(input) or _sparse(mat2)) and min(input.ndim, mat2.ndim) < 2:
+        raise IndexError(f"mm: Expected two matrices, got {input.ndim}-D and {mat2.ndim}-D tensors")
     if _sparse(input):
         return sparse_mm(input, mat2)
     if _sparse(mat2):
@@ -56,8 +60,16 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     tensor([[3., 3.],
             [3., 3.]])
     """
+    arguments.tensors("addmm", mat=mat, mat1=mat1, mat2=mat2)
+    arguments.factors("addmm", mat1, beta=beta, alpha=alpha)
     if not _sparse(mat1):
         return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    if isinstance(mat1._array, COOArray) and (_sparse(mat) or _sparse(mat2)):
+        raise RuntimeError(
+            f"addmm: not supported for layouts {mat.layout} + {mat1.layout} @ {mat2.layout}: one matrix is sparse"
+        )
+    if mat.dtype is not mat1.dtype:
+        raise RuntimeError(f"expected scalar type {scalar_type(mat1)} but found {scalar_type(mat)}")
     product = mm(mat1, mat2)
     if beta == 0:  # `mat` is ignored, including any nan
         mat = zeros_like(mat)
@@ -80,9 +92,11 @@ def sampled_addmm(
     >>> torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 3), torch.ones(3, 2)).values()
     tensor([4., 4.])
     """
+    arguments.tensors("sampled_addmm", input=input, mat1=mat1, mat2=mat2)
+    arguments.factors("sampled_addmm", input, beta=beta, alpha=alpha)
     beta, alpha = as_number(beta, "beta"), as_number(alpha, "alpha")
     if not isinstance(input._array, CSRArray):
-        raise RuntimeError(f"Expected input tensor to have sparse csr layout, but got {layout_of(input)}")
+        raise NotImplementedError(f"Expected input tensor to have sparse csr layout, but got {layout_of(input)}")
     for name, given in (("mat1", mat1), ("mat2", mat2)):
         if _sparse(given):
             raise RuntimeError(f"sampled_addmm: Expected {name} to be a strided tensor, but got {layout_of(given)}")
@@ -131,9 +145,12 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
             [0., 0., 3.],
             [0., 0., 0.]])
     """
+    arguments.tensors("spdiags", diagonals=diagonals, offsets=offsets)
+    size = arguments.sizes("spdiags", "shape", shape)
+    arguments.layouts("spdiags", layout=layout)
     if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
         raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
-    if len(shape) != 2:
+    if len(size) != 2:
         raise RuntimeError("Output shape must be 2d")
     steps = offsets._array.reshape(-1)
     if steps.dtype.name != "int64":
@@ -147,7 +164,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
         raise RuntimeError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({len(steps)})")
     if len(np.unique(steps)) != len(steps):
         raise RuntimeError("Offset tensor contains duplicate values")
-    height, width = int(shape[0]), int(shape[1])
+    height, width = size
     columns = [
         np.arange(max(int(k), 0), max(max(int(k), 0), min(rows.shape[1], width, height + int(k)))) for k in steps
     ]
@@ -172,6 +189,7 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
     >>> torch.sparse.spsolve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]).to_sparse_csr(), torch.ones(2))
     tensor([0.5000, 0.2500])
     """
+    arguments.tensors("spsolve", input=input, other=other)
     if not isinstance(input._array, CSRArray):
         raise RuntimeError(f"spsolve: expected a matrix of layout torch.sparse_csr, got {layout_of(input)}")
     if input.dim() != 2 or input.shape[0] != input.shape[1] or other.shape[0] != input.shape[0] or not left:

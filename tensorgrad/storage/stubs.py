@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorgrad import devices, layouts
 from tensorgrad.storage import float8
+from tensorgrad.storage.wide import wide
 from tensorgrad.system.per_thread import PerThread
 
 
@@ -106,7 +107,9 @@ class Storage:
     @classmethod
     def cast(cls, array, dtype: np.dtype, order: str = "K"):
         """Casts an array: complex numbers to their real part; short integers wrap around."""
-        if array.dtype.kind == "c" and dtype.kind not in "cb":  # 1j is true
+        if array.dtype.kind == "W":
+            array = wide(array, order)
+        if array.dtype.kind == "c" and dtype.kind not in "cWb":  # 1j is true
             array = array.real
         if dtype.itemsize == 1 and dtype.kind in "fV":
             return float8.rounded(array, dtype, order)

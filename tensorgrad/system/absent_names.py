@@ -28,7 +28,6 @@ _FUNCTIONAL = "what is written in place is seen where programs are recorded (tor
 _GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "open what torch.cuda.memory._dump_snapshot writes in the viewer at pytorch.org/memory_viz"
-_HALF = "NumPy has no complex numbers of 16-bit parts"
 _MATCHER = "use torch.fx.replace_pattern"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
 _RPC = "gradients do not flow through remote calls: use torch.distributed.nn"
@@ -47,14 +46,14 @@ MISSING: dict[str, str] = {
         AVG AggregationType AliasDb Argument ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats
         Block BufferDict CallStack Capsule ClassType Code CompilationUnit CompleteArgumentSpec
         ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext
-        DeviceObjType DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard
+        DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard
         ExecutionPlan FatalError FileCheck FunctionSchema Future FutureType Gradient Graph GraphExecutorState
         IODescriptor InferredType InterfaceType JITException LiteScriptModule LockingLogger LoggerBase
         ModuleDict Node NoopLogger OperatorInfo ParameterDict PyObjectType PyTorchFileWriter QInt32Storage
         QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction
         ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator
         ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule Storage StorageBase
-        Stream StreamObjType SymBoolType SymIntType ThroughputBenchmark TracingState Type UnionType Use Value
+        Stream SymBoolType SymIntType ThroughputBenchmark TracingState Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit ccol_indices_copy
         choose_qparams_optimized classes classproperty col_indices_copy cpp crow_indices_copy
@@ -229,9 +228,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FUNCTIONAL),
     "torch._subclasses.functional_tensor.FunctionalTensorMode": (REFUSES, "optimum, executorch", _FUNCTIONAL),
     "torch._utils.is_compiling": (NO, "deepspeed, detectron2", _COMPILED),
-    "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
-    "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cuda._lazy_call": (MADE, "deepspeed, fairscale", "when_cuda_is_used"),

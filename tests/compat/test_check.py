@@ -72,7 +72,7 @@ def test_names_are_read_with_their_places():
         ("torch.no_such.inner", "absent", "torch.no_such"),
         ("torch.float32.itemsize", "present", "torch.float32.itemsize"),
         ("torch.ops.any.thing", "present", "torch.ops.any.thing"),
-        ("torch.complex32", "refuses", "torch.complex32"),
+        ("torch.complex32", "present", "torch.complex32"),
         ("torch.nn.functional.scaled_grouped_mm", "refuses", "torch.nn.functional.scaled_grouped_mm"),
         ("torch._dynamo.config.suppress_errors", "present", "torch._dynamo.config.suppress_errors"),
         ("torch.nn.modules.utils._ntuple", "present", "torch.nn.modules.utils._ntuple"),
@@ -97,7 +97,9 @@ def test_a_name_that_needs_a_package_is_here(monkeypatch):
 @pytest.fixture
 def program(tmp_path) -> Path:
     (tmp_path / "main.py").write_text(PROGRAM)
-    (tmp_path / "train.py").write_text("import torch\nfrom torch import not_there\nx = torch.complex32\n")
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import not_there\nx = torch.utils.cpp_extension.load\n"
+    )
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "other.py").write_text("from torch import elsewhere\n")
     (tmp_path / "broken.py").write_text("import torch ??\n")
@@ -110,7 +112,9 @@ def test_a_folder_is_checked(program, capsys):
     assert "5 names of PyTorch's are not here, 1 of which stop an import" in lines[0]
     assert lines[1] == f"  {program}/train.py:2: torch.not_there: absent: the import fails"
     assert lines[2] == f"  {program}/main.py:23: torch.nn.functional.absent_function: absent: the call fails"
-    assert lines[3].startswith(f"  {program}/train.py:3: torch.complex32: raises an error when it is used: ")
+    assert lines[3].startswith(
+        f"  {program}/train.py:3: torch.utils.cpp_extension.load: raises an error when it is used: "
+    )
     assert {line.rpartition(": ")[2] for line in lines[4:6]} == {"absent; the code is prepared for that"}
     (program / "train.py").unlink()
     assert main(["check", str(program)]) == 0

@@ -79,3 +79,12 @@ def test_arguments_by_name(torch):
 def test_gradients_of_convolutions_in_functional(torch):
     grad = torch.nn.functional.grad
     return grad.conv1d_weight(torch.ones(1, 1, 4), (1, 1, 2), torch.ones(1, 1, 3))
+
+
+def test_functions_by_the_name_of_pytorchs_own_modules():
+    import tensorgrad
+    from tensorgrad import _VF
+
+    assert _VF.lstm is tensorgrad.lstm and _VF.dropout_ is tensorgrad.dropout_
+    with pytest.raises(AttributeError, match="no_such_function"):
+        _VF.no_such_function

@@ -67,8 +67,8 @@ def _ops() -> Section:
         key="ops",
         title="Functions and methods of tensors",
         about=f"""\
-Each record of `op_db` is run with up to {opdb.MAX_SAMPLES} of its sample inputs in ten dtypes (float16, bfloat16,
-float32, float64, int32, int64, uint8, bool, complex64, complex128; those that the record supports): values, dtypes,
+Each record of `op_db` is run with up to {opdb.MAX_SAMPLES} of its sample inputs in eleven dtypes (float16, bfloat16,
+float32, float64, int32, int64, uint8, bool, complex32, complex64, complex128; those that it supports): values, dtypes,
 shapes, which results share memory with inputs, strides of views; the method, the in-place form and `out=`; inputs with
 gaps between their elements; shapes on the meta device; gradients in float32, float64 and complex128, second gradients
 in float64 and complex128; and the type of the exception for each of the record's error inputs. A record passes only

@@ -29,7 +29,7 @@ def wait() -> None:
 
 TOLERANCE = {  # rtol, atol
     "float32": (1.3e-5, 2e-5), "float64": (1e-7, 1e-7), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2),
-    "complex64": (2e-5, 3e-5), "complex128": (1e-7, 1e-7),
+    "complex32": (2e-3, 2e-3), "complex64": (2e-5, 3e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
 
 
@@ -170,10 +170,13 @@ def _sparse(value: torch.Tensor):
     return tg.sparse_compressed_tensor(*indices, values, tuple(value.shape), layout=layout)
 
 
+_AS_BITS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}  # which NumPy has not, and what is as wide
+
+
 def _copy(value: torch.Tensor):
-    if value.dtype is torch.bfloat16:
-        bits = value.view(torch.int16).numpy().copy()  # conversions may change a NaN's sign
-        copy = tg.from_numpy(bits.view(tg.bfloat16.numpy))
+    if value.dtype in _AS_BITS:
+        bits = value.view(_AS_BITS[value.dtype]).numpy().copy()  # conversions may change a NaN's sign
+        copy = tg.from_numpy(bits.view(getattr(tg, plain_name(value.dtype)).numpy))
     else:
         copy = tg.from_numpy(value.numpy().copy())
     return copy if HOME is None else copy.to(HOME)
@@ -232,13 +235,14 @@ def leaves(value) -> list:
 
 
 def numpy_of(tensor) -> np.ndarray:
-    """A tensor of either library as a NumPy array; bfloat16 as float32."""
+    """A tensor of either library as a NumPy array; bfloat16 as float32, complex32 as complex64."""
     tensor = tensor.detach()
     if isinstance(tensor, torch.Tensor):
         if tensor._is_zerotensor():
             tensor = tensor.clone()
         tensor = tensor.resolve_conj().resolve_neg()
-    return (tensor.float() if plain_name(tensor.dtype) == "bfloat16" else tensor).cpu().numpy()
+    wider = {"bfloat16": tensor.float, "complex32": tensor.cfloat}.get(plain_name(tensor.dtype))
+    return (tensor if wider is None else wider()).cpu().numpy()
 
 
 class _Places:

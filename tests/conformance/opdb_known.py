@@ -8,7 +8,6 @@ _DIMENSIONS = (
     "NumPy's arrays have at most 64 dimensions, so the input with 65 cannot be made, and the error is NumPy's own.",
     "number of dimensions must be within [0, 64]",
 )
-_NO_COMPLEX_HALF = ("There is no complex dtype of two half-precision numbers (torch.complex32).", "Half")
 _CONJUGATED = (
     "The conjugate is computed at once; PyTorch marks a view as conjugated and computes when it is read.",
     "does not share memory with an input",
@@ -33,7 +32,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "which the one here passes (tests/ops/test_ops.py).",
         "gradient 0: values differ",
     ),
-    "complex": _NO_COMPLEX_HALF,
     "conj": _CONJUGATED,
     "gather": (
         "An `out=` that has to grow gets memory of its own; in PyTorch it would grow over the index beside it.",
@@ -46,10 +44,9 @@ KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "special.bessel_j0": _BESSEL,
     "special.bessel_y1": _BESSEL,
-    "view_as_complex": _NO_COMPLEX_HALF,
 }
 
-ABSENT: dict[str, str] = {"chalf": _NO_COMPLEX_HALF[0]}  # why a function that users call does not exist
+ABSENT: dict[str, str] = {}  # why a function that users call does not exist
 
 
 def unexplained(name: str, problems: list[str]) -> list[str]:

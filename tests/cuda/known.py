@@ -8,10 +8,15 @@ _ROWS = (
     "result: strides (",
 )
 
+_NO_COMPLEX_HALF = ("CuPy has no complex numbers of half precision.", "complex32", "float16[")
+
 ON_GPU: dict[str, tuple[str, ...]] = {
     "H": _ROWS,
     "mH": _ROWS,
     "adjoint": _ROWS,
+    "chalf": _NO_COMPLEX_HALF,
+    "complex": _NO_COMPLEX_HALF,
+    "view_as_complex": _NO_COMPLEX_HALF,
     "tensor_split": (
         "As in PyTorch, a tensor of the places to split at must be on the CPU; here all are on the GPU.",
         "tensor_indices_or_sections",

@@ -14,7 +14,7 @@ from tests.support.processes import ROOT
 VAGUE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Methods for devices that PyTorch has and this package does not: they raise whatever is given.
 TWO_FORMS = {"set_autocast_enabled"}  # (enabled), or (device_type, enabled)
-ABSENT = {"chalf", "ipu", "mtia", "reinforce", "to_mkldnn", "to_padded_tensor", "xpu"}
+ABSENT = {"ipu", "mtia", "reinforce", "to_mkldnn", "to_padded_tensor", "xpu"}
 
 
 def is_vague(function) -> bool:

@@ -27,7 +27,7 @@ CALLS = [*(f"torch.{name}{call}" for name, call in FUNCTIONS.items()), *(f"x.{na
 
 # They pass on what they are given, or accept no tensors.
 PASS_ON = {"load", "set_autocast_enabled", "handle_torch_function"}
-REFUSE = {"chalf", "ipu", "mtia", "reinforce", "to_mkldnn", "to_padded_tensor", "xpu"}
+REFUSE = {"ipu", "mtia", "reinforce", "to_mkldnn", "to_padded_tensor", "xpu"}
 
 
 def test_all_functions_that_python_would_let_take_anything_are_in_the_table():

@@ -94,10 +94,18 @@ for operator in ("+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "
     assert names["x"] is given and given.placements[0] == Shard(0), operator
     assert torch.equal(given.full_tensor(), names["y"]), operator
 
-try:
-    w + torch.ones(5, 3)
-except RuntimeError as error:
-    assert "got mixed torch.Tensor and DTensor" in str(error)
-else:
-    raise AssertionError("ordinary and distributed tensors do not mix")
+mask = distribute_tensor(torch.ones(5, 3, dtype=torch.bool), mesh, [Replicate()] * mesh.ndim)
+for mixes in (
+    lambda: w + torch.ones(5, 3),
+    lambda: torch.ones(5, 3).copy_(w.detach()),
+    lambda: torch.ones(5, 3).__setitem__(slice(None), w.detach()),
+    lambda: torch.ones(5, 3).__setitem__(mask, 2.0),
+    lambda: torch.ones(5, 3).masked_scatter_(mask, torch.ones(5, 3)),
+):
+    try:
+        mixes()
+    except RuntimeError as error:
+        assert "got mixed torch.Tensor and DTensor" in str(error)
+    else:
+        raise AssertionError("ordinary and distributed tensors do not mix")
 dist.destroy_process_group()

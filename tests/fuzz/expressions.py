@@ -208,11 +208,6 @@ KNOWN: tuple[Known, ...] = (
         "^(values|nan|inf)|an error missing.*the input matrix is singular",
         "of equal rows or equal values, which have no derivative, or a condition that is rounding",
     ),
-    Known(
-        r"torch\.complex\(a, a\).*float16",
-        "an error too many.*Half|another error.*ComplexHalf",
-        "there are no complex numbers of half precision here",
-    ),
     Known(r"linalg\.pinv\(s\) \| autocast", "form of result", "here it is one op, in float32; PyTorch rounds within"),
     Known(r"bilinear\(m.*\| autocast", "^values", "PyTorch rounds the operands within; here nothing is rounded"),
     Known(

@@ -12,7 +12,19 @@ def types(torch):
 def several(c):
     plain = [
         getattr(c, f"{name}Type").get()
-        for name in ("Any", "Bool", "Complex", "Float", "Int", "None", "Number", "String", "Tensor")
+        for name in (
+            "Any",
+            "Bool",
+            "Complex",
+            "DeviceObj",
+            "Float",
+            "Int",
+            "None",
+            "Number",
+            "StreamObj",
+            "String",
+            "Tensor",
+        )
     ]
     nested = [
         c.ListType(c.IntType.get()), c.ListType.ofTensors(), c.OptionalType(c.FloatType.get()),

@@ -352,3 +352,47 @@ def test_factories_ask_the_class_whether_or_not_gradients_are_recorded(torch):
             found.append((name, type(getattr(tensor, name)((3,))).__name__))
         found += [torch.full_like(tensor, 2.0).inside, tensor.new_full((3,), 2.0).inside]
     return found, [name for name in seen if "detach" not in name]
+
+
+@alike
+def test_a_class_with_it_alone_is_asked_about_writes_to_other_tensors(torch):
+    """Such a class has no `__torch_function__` to ask, unless it defines one; results are of no class of its own."""
+    seen = []
+
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            inner = [a.inner if isinstance(a, cls) else a for a in args]
+            inner = [[b.inner if isinstance(b, cls) else b for b in a] if isinstance(a, list) else a for a in inner]
+            return func(*inner, **(kwargs or {}))
+
+    class Derived(Wrapped):
+        pass
+
+    def assign(x, *place):
+        x[place] = wrapped
+
+    wrapped, rows = Derived(torch.ones(2, 2)), torch.tensor([1, 0])
+    found = []
+    for write in (
+        lambda x: x.copy_(wrapped),
+        lambda x: x.add_(wrapped),
+        lambda x: x.masked_scatter_(x == 0, wrapped),
+        lambda x: x.scatter_(0, rows[None], wrapped),
+        lambda x: assign(x, slice(None)),
+        lambda x: assign(x, rows),
+        lambda x: x.where(x > 0, wrapped),
+        lambda x: x.type_as(wrapped),
+    ):
+        x = torch.zeros(2, 2)
+        found.append((type(write(x)).__name__, x.tolist(), list(seen)))
+        seen.clear()
+    disabled = torch._C._disabled_torch_function_impl
+    return found, [cls.__torch_function__ is disabled for cls in (Wrapped, Derived)]

@@ -456,6 +456,25 @@ def test_modules_do_not_copy_in_to(torch):
 
 
 @alike
+def test_arguments_of_to_are_those_of_one_of_its_forms(torch):
+    one = torch.ones(1, dtype=torch.float64)
+    calls = (
+        (("cpu", True), {}), (("cpu", torch.float64, True), {}), ((torch.float64, True), {}), ((one, True), {}),
+        ((), {}),
+        (("cpu", 1), {}), (("cpu", torch.float64, True, True), {}), (("cpu", "cpu"), {}), ((None, torch.float64), {}),
+        ((torch.float64,), {"device": "cpu"}), (("cpu",), {"non_blocking": 1}), ((), {"tensor": one}), ((float,), {}),
+        ((), {"other": one}), ((torch.channels_last,), {}), ((torch.int32,), {}), ((one,), {"non_blocking": True}),
+    )  # fmt: skip
+    found = []
+    for args, named in calls:
+        try:
+            found.append(str(torch.nn.Linear(2, 2).to(*args, **named).weight.dtype))
+        except Exception as failed:
+            found.append(type(failed).__name__)
+    return found
+
+
+@alike
 def test_a_class_with_its_own_getattr_is_asked_for_members_every_time(torch):
     class Watched(torch.nn.Linear):
         def __getattr__(self, name):
@@ -517,3 +536,21 @@ def test_hook_tables_of_a_class_with_its_own_getattr(torch):
     module.register_forward_hook(lambda *given: seen.append(len(given)))
     module(torch.ones(1, 2))
     return told, seen, len(module._forward_hooks), hasattr(torch.nn.Module, "_forward_hooks")
+
+
+@alike(tolerance=1e-2)
+def test_running_statistics_of_instance_norm_may_be_of_any_dtype(torch):
+    found = []
+    for kept in (torch.bfloat16, torch.float16, torch.float64):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for affine in (False, True):
+                norm = torch.nn.InstanceNorm2d(3, track_running_stats=True, affine=affine)
+                norm.running_mean, norm.running_var = norm.running_mean.to(kept), norm.running_var.to(kept)
+                x = torch.linspace(-3, 5, 96).reshape(2, 3, 4, 4).to(dtype)
+                try:
+                    out = norm(x), norm.eval()(x)
+                except RuntimeError:
+                    found.append("refused")
+                    continue
+                found.append([[str(y.dtype), y.double()] for y in (*out, norm.running_mean, norm.running_var)])
+    return found

@@ -93,3 +93,36 @@ def test_training_is_exported_with_its_norms():
         (torch.ones(2, 4),), training=torch.onnx.TrainingMode.TRAINING,
     )  # fmt: skip
     assert operators(frozen) == ["Gemm", "BatchNormalization"]
+
+
+def test_biases_of_zeros_are_left_out():
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
+    with torch.no_grad():
+        layers[3].bias.zero_()
+    program = check(layers.eval(), (torch.randn(2, 1, 4, 4),))
+    assert [t.name for t in program.model.graph.initializers if "bias" in t.name] == []
+    kept = check(layers.eval(), (torch.randn(2, 1, 4, 4),), optimize=False)
+    assert "3.bias" in [t.name for t in kept.model.graph.initializers]
+
+
+class Positions(nn.Module):
+    """The beginning of a table, by positions in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(64, 4)
+        self.register_buffer("positions", torch.arange(64).view(1, 64))
+
+    def forward(self, x):
+        return x + self.table(self.positions[:, : x.shape[1]])
+
+
+def test_small_parts_of_weights_are_constants():
+    program = check(Positions(), (torch.randn(1, 9, 4),))
+    assert operators(program) == ["Add"]
+    assert [t.array.shape for t in program.model.graph.initializers if t.array.size > 1] == [(1, 9, 4)]
+    whole = check(Positions(), (torch.randn(1, 40, 4),))
+    assert "table.weight" in [t.name for t in whole.model.graph.initializers]  # the part is as large
+    for more in ({"optimize": False}, {"dynamic_shapes": ({1: "time"},)}):
+        program = check(Positions(), (torch.randn(1, 9, 4),), **more)
+        assert "table.weight" in [t.name for t in program.model.graph.initializers]

@@ -297,3 +297,75 @@ def decoded(T, given, gelu, steps=24, heads=4):
 def test_a_decoder_chooses_the_tokens_of_pytorch(seed, gelu):
     given = weights(seed)
     assert decoded(tensorgrad, given, gelu) == decoded(torch, given, gelu)
+
+
+# Of these PyTorch computes whole blocks of numbers in float32, and rounds each step of what is left over; or each step
+# of all numbers.
+IN_BLOCKS = {
+    "rsqrt": lambda T, x, y: x.rsqrt(),
+    "rsqrt_": lambda T, x, y: x.clone().rsqrt_(),
+    "x ** -0.5": lambda T, x, y: x**-0.5,
+    "add alpha": lambda T, x, y: T.add(x, y, alpha=S),
+    "sub alpha": lambda T, x, y: T.sub(x, y, alpha=S),
+    "rsub alpha": lambda T, x, y: T.rsub(x, y, alpha=3),
+    "add_ alpha": lambda T, x, y: x.clone().add_(y, alpha=S),
+    "add a number": lambda T, x, y: T.add(x, 1.7, alpha=S),
+    "rsub a number": lambda T, x, y: T.rsub(x, 1.7, alpha=S),
+    "add one number": lambda T, x, y: T.add(x, y[..., :1], alpha=S),
+    "add to a row": lambda T, x, y: T.add(x[..., :1], y, alpha=S),
+}
+BY_STEPS = {
+    "x ** -2": lambda T, x, y: x**-2,
+    "logit": lambda T, x, y: T.logit(x),
+    "logit of a range": lambda T, x, y: T.logit(x, 0.1),
+    "entr": lambda T, x, y: T.special.entr(x),
+    "ndtr": lambda T, x, y: T.special.ndtr(x),
+    "deg2rad": lambda T, x, y: T.deg2rad(x),
+    "rad2deg": lambda T, x, y: T.rad2deg(x),
+    "addcmul": lambda T, x, y: T.addcmul(x, y, y.flip(-1), value=S),
+    "addcdiv": lambda T, x, y: T.addcdiv(x, y, y.flip(-1), value=S),
+    "lerp": lambda T, x, y: T.lerp(x, y, S),
+    "lerp of tensors": lambda T, x, y: T.lerp(x, y, y.flip(-1)),
+}
+LAYOUTS = {
+    "transposed": lambda x: x[:100].view(10, 10).t(),
+    "every other": lambda x: x[:100][::2],
+    "rows with gaps": lambda x: x[:960].view(4, 3, 80)[:, :, :40],
+    "expanded": lambda x: x[:40].expand(3, 40),
+    "expanded columns": lambda x: x[:3, None].expand(3, 40),
+    "columns with gaps": lambda x: x[:240].view(40, 6)[:, ::2],
+    "short rows": lambda x: x[:240].view(80, 3),
+}  # fmt: skip
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("name", [*IN_BLOCKS, *BY_STEPS])
+def test_every_number_is_rounded_as_in_pytorch_wherever_it_is(name, dtype, one_thread):
+    if name in IN_BLOCKS and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("blocks of 32 numbers are those of processors with AVX-512")
+    function = (IN_BLOCKS | BY_STEPS)[name]
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.int16)
+
+    def of_all(T):
+        x = T.tensor(every).view(getattr(T, dtype))
+        y, some = x.roll(12345), x[T.tensor(np.random.default_rng(1).integers(0, 1 << 16, 1000))]
+        yield function(T, x, y)
+        for size in range(1, 131):  # as many as one block has, and fewer and more
+            yield function(T, some[:size], some[-size:])
+        for layout in LAYOUTS.values():
+            part = layout(some)
+            yield function(T, part, layout(some.flip(0)))
+            yield function(T, part, layout(some.flip(0)).clone(memory_format=T.contiguous_format))
+
+    for theirs, mine in zip(of_all(torch), of_all(tensorgrad), strict=True):
+        theirs, mine = theirs.float().numpy(), mine.float().numpy()
+        differ = ~((theirs == mine) | (np.isnan(theirs) & np.isnan(mine)))
+        assert differ.sum() <= (0 if name in IN_BLOCKS else differ.size / 10000), differ.nonzero()

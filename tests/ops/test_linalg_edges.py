@@ -240,3 +240,17 @@ def test_losses_that_depend_on_arbitrary_phases_have_no_gradient(t):
             except RuntimeError as error:
                 seen.append((name, str(error)[:100]))
     return seen
+
+
+@alike
+def test_distances_of_rows_with_nan_and_infinities(torch):
+    values = (nan, inf, -inf, 0.0, -0.0, 1e-30, 2.0)
+    found = {}
+    for rows in (3, 49):  # of more than 25 rows Euclidean distances may be computed by products
+        x = torch.tensor([(a, b) for a in values for b in values][:rows], dtype=torch.float64)
+        for p in (0.0, 0.5, 1.0, 2.0, 3.0, inf):
+            found[f"pdist {rows} {p}"] = torch.pdist(x, p)
+            found[f"of a batch {rows} {p}"] = torch.cdist(x[None].expand(2, -1, -1), x[:2], p)
+            for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
+                found[f"{mode} {rows} {p}"] = torch.cdist(x, x.flip(0), p, compute_mode=mode)
+    return found

@@ -8,6 +8,7 @@ import pytest
 
 import tensorgrad
 from tests.support.alike import alike
+from tests.support.processes import run_python
 
 
 def fakes(torch):
@@ -267,6 +268,22 @@ def test_make_fx_traces_without_values():
         make_fx(lambda a: a * a.sum().item(), tracing_mode="fake")(x)
     with pytest.raises(NotImplementedError, match="symbolic"):
         make_fx(lambda a: a, tracing_mode="symbolic")
+
+
+def test_devices_are_kept_beside_distributed_tensors():
+    program = """
+import tensorgrad as torch
+from tensorgrad._subclasses.fake_tensor import FakeTensorMode
+before = dict(vars(torch.Tensor))
+import tensorgrad.distributed.tensor
+assert all(before[name] is method for name, method in vars(torch.Tensor).items())
+with FakeTensorMode():
+    x = torch.ones(2, 3)
+    moved = x.to("cuda"), x.cuda(), x.to(device="cuda"), x.to(x.cuda()), x.cuda().cpu(), x.to("meta")
+print(*(y.device for y in moved))
+"""
+    done = run_python(program)
+    assert done.stdout.split() == ["cuda:0"] * 4 + ["cpu", "meta"], done.stderr
 
 
 def test_floating_point_operations_are_counted():

@@ -36,7 +36,9 @@ def compiled(function, signature, kind, **options) -> int:
     for name in made.imports:  # functions of these tests may use Numba's own
         native.addresses().setdefault(name, llvm.address_of_symbol(name) or 0)
     fixed, moved = np.array(made.fixed, np.int64), np.array(made.moved, np.uint32)
-    place = library.placed(made.code, fixed, moved, made.imports, made.written, PAGES[machine])
+    known = library.image().known("")
+    imports = [known[name] for name in made.imports]
+    place = library.placed(made.code, fixed, moved, imports, made.written, PAGES[machine])
     return place + made.entries["entry"]
 
 

@@ -1,9 +1,8 @@
-"""Runs carried kernels that are for other processors and systems: of aarch64 on an emulated processor (Unicorn), of
-Windows on this one, where calls are translated between the two systems' ways of calling functions.
+"""Runs carried kernels for aarch64 on an emulated processor (Unicorn).
 
-The emulated processor sees this process's memory where it is, so kernels get the program's own arrays. Functions that
-they import are this process's. `use` puts it in the place of the loader and of the launcher; the rest of the package
-does not notice. Kernels run on one thread.
+It sees this process's memory where it is, so kernels get the program's own arrays. Functions that they import are this
+process's. The stack grows as on Windows: by the next page, when that is touched. `use` puts it in the place of the
+loader and of the launcher; the rest of the package does not notice. Kernels run on one thread.
 
     python -m tests.support.emulated FILE [KERNEL ...]      compares kernels with NumPy's (tools/kernels/verify.py)
 """
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.runtime import launch, library, memory, native, target
+from tensorgrad.kernels.compiled.runtime import launch, library, native, target
 
 _STACK = 8 << 20  # bytes
 _PAGE = 4096
@@ -28,45 +27,6 @@ _STORED = -2
 
 # What loops over numbers import: functions, and how many arguments they take.
 _IMPORTED = {"tensorgrad_PyMem_RawMalloc": 1, "tensorgrad_PyMem_RawFree": 1, "memcpy": 3, "memmove": 3, "memset": 3}
-
-
-class Windows:
-    """Runs code that is called, and calls others, as functions are on Windows with x86-64."""
-
-    errors: tuple = ()
-
-    def __init__(self) -> None:
-        # The arguments (code, a, b, c) of the C library's way become (a, b, c) of Windows's, in rcx, rdx and r8.
-        enter = bytes.fromhex("4889f8 4989c8 4889f1 4883ec28 ffd0 4883c428 c3")
-        self.enter = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_int64] * 4)(_placed(enter))
-        self.runs = 0
-
-    def imported(self) -> dict[str, int]:
-        """Returns the addresses of code that calls this process's functions for code of Windows."""
-        return {name: _placed(self._calling(address)) for name, address in native.addresses().items()}
-
-    @staticmethod
-    def _calling(address: int) -> bytes:
-        """Keeps what Windows's functions leave alone: rdi, rsi, and the vector registers from 6 to 15."""
-        moves = [
-            (b"\x44" if n > 7 else b"")
-            + b"\x0f%c"
-            + bytes([0x84 | (n & 7) << 3, 0x24])
-            + struct.pack("<i", 16 * (n - 6))
-            for n in range(6, 16)
-        ]
-        save, restore = (b"".join(move.replace(b"%c", how) for move in moves) for how in (b"\x29", b"\x28"))
-        call = bytes.fromhex("4889cf 4889d6 4c89c2 48b8") + struct.pack("<Q", address) + bytes.fromhex("ffd0")
-        begin, end = bytes.fromhex("57 56 4881eca8000000"), bytes.fromhex("4881c4a8000000 5e 5f c3")
-        return begin + save + call + restore + end
-
-    def run(self, code: int, *given: int) -> int:
-        self.runs += 1
-        return int(self.enter(code, *given))
-
-
-def _placed(code: bytes) -> int:
-    return memory.place(code, np.zeros(0, np.int64), 0, 4096, np.zeros(0, np.uint32))
 
 
 class Emulated:
@@ -80,6 +40,8 @@ class Emulated:
         self.engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         self.engine.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)  # the vector registers are on
         self.stack = ctypes.create_string_buffer(_STACK)
+        self.bottom = -(-ctypes.addressof(self.stack) // _PAGE) * _PAGE
+        self.touched = self.bottom + _STACK - 2 * _PAGE  # the lowest page that was
         self.functions: dict[int, Any] = {}
         # Where imported functions are: instructions that return, before each of which `_called` runs the function.
         self.start = 0x10000
@@ -110,15 +72,20 @@ class Emulated:
 
     def _reached(self, engine: Any, access: int, address: int, size: int, value: int, data: Any) -> bool:
         """Lets the processor see pages of this process's memory when it first reaches them."""
-        for page in {address // _PAGE * _PAGE, (address + max(size, 1) - 1) // _PAGE * _PAGE}:
+        ends = {address // _PAGE * _PAGE, (address + max(size, 1) - 1) // _PAGE * _PAGE}
+        for page in sorted(ends, reverse=True):
             if not any(first <= page <= last for first, last, _ in engine.mem_regions()):
+                if self.bottom <= page < self.touched:
+                    if page < self.touched - _PAGE:
+                        return False
+                    self.touched = page
                 engine.mem_map_ptr(page, _PAGE, self.unicorn.UC_PROT_ALL, ctypes.c_void_p(page))
         return True
 
     def run(self, code: int, *given: int) -> int:
         """Calls code at an address with numbers, and returns its result."""
         engine, r = self.engine, self.registers
-        top = (ctypes.addressof(self.stack) + _STACK - 1024) // 64 * 64
+        top = self.bottom + _STACK - _PAGE - 64
         for register, number in zip((r.UC_ARM64_REG_X0, r.UC_ARM64_REG_X1, r.UC_ARM64_REG_X2), given):
             engine.reg_write(register, number)
         engine.reg_write(r.UC_ARM64_REG_SP, top)
@@ -165,12 +132,11 @@ def unpacked(record: int, given: tuple) -> list[int]:
     return numbers
 
 
-def use(file: Path) -> Windows | Emulated:
+def use(file: Path) -> Emulated:
     """Has this process run the kernels of a file."""
     image = library.Image(str(file))
-    level = image.head["level"]
-    target.use(level)
-    processor = Emulated() if target.LEVELS[level].machine == "aarch64" else Windows()
+    target.use(image.head["level"])
+    processor = Emulated()
     imported = processor.imported()
     native.addresses = lambda: imported  # type: ignore[assignment]
     library.image = lambda: image  # type: ignore[assignment]

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from tensorgrad.kernels.compiled import table
-from tensorgrad.kernels.compiled.runtime import launch, library, target
+from tensorgrad.kernels.compiled.runtime import launch, library, native, target
 from tools.kernels.link import PAGES, Linked, Part, link
 
 _LAUNCHER_OF = "runtime.spin"  # the family that every program loads
+_CALLS_OF = "runtime.native"  # a family without kernels; only Windows loads it
 # What the code depends on.
 _COMPILER = ("compile", "dialect", "entries", "fusing", "internals", "lean", "link", "shortcuts")
 
 
 def families() -> dict[str, list[str]]:
     """Returns the kernels of each family. The order says which family has a function that several use: the first."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {_CALLS_OF: []}
     for row in table.ROWS:
         family, _, name = row.kernel.rpartition(".")
         names = found.setdefault(family, [])
@@ -56,6 +57,7 @@ def compiled(level: str, claim: Callable[[str], bool]) -> tuple[dict[str, tuple[
     held: dict[str, dict[str, Callable[[str], bytes]]] = {name: {} for name in families()}
     sizes: dict[str, int] = {}  # of the families' files
     sources = {name: library.source_digest(name) for name in families()}  # before they are imported
+    others = {_LAUNCHER_OF: (launch.LAUNCHER, entries.launcher), _CALLS_OF: (native.CALLS, entries.calls)}
     family = ""
 
     def hold(identity: str, build: Callable[[str], bytes]) -> None:
@@ -69,8 +71,8 @@ def compiled(level: str, claim: Callable[[str], bool]) -> tuple[dict[str, tuple[
 
     with library.compiling(compiler):
         for family, names in families().items():
-            if family == _LAUNCHER_OF:
-                hold(launch.LAUNCHER, entries.launcher)
+            if family in others:
+                hold(*others[family])
             module = importlib.import_module(f"{table.__package__}.{family}")
             sizes[family] = os.path.getsize(str(module.__file__))
             for name in names:

@@ -8,6 +8,10 @@ All kernels are called through one compiled launcher. It unpacks Python's object
 arrays in place. Every name that it uses is resolved when it is loaded (native.py), so the program itself does not need
 Numba.
 
+Windows calls functions in its own way, which LLVM knows as a property of a function. So one file of a processor serves
+all systems: the launcher's functions are there in both ways, and what is imported is called through functions that call
+it as Windows does. Everything in between has the one way of the other systems.
+
 There are three kinds of kernels. "shared": its ranges are shared among threads (launch.py); "plain": called with all
 its arguments by one thread; "native": a C function of numbers. The first two are known by a record, the constant that
 their object exports: the address of the code, the size of its arguments, and how to unpack them.
@@ -29,6 +33,7 @@ _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.Dou
 _POINTER, _WORDS, _VOID = _I8.as_pointer(), _I64.as_pointer(), ir.VoidType()
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = native.HEAD
+_WINDOWS = "win64cc"  # LLVM's name for how Windows calls functions
 _HEADER = 64  # bytes before the data of an array that a kernel allocates
 _ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
@@ -45,6 +50,8 @@ _SIGNATURES = {
     "PyObject_IsTrue": (_I32, _POINTER), "PyTuple_GetItem": (_POINTER, _POINTER, _I64),
     "PyTuple_New": (_POINTER, _I64), "PyTuple_SetItem": (_I32, _POINTER, _I64, _POINTER),
     "PyTuple_Size": (_I64, _POINTER), "Py_DecRef": (_VOID, _POINTER), "Py_IncRef": (_VOID, _POINTER),
+    "memcpy": (_POINTER, _POINTER, _POINTER, _I64), "memmove": (_POINTER, _POINTER, _POINTER, _I64),
+    "memset": (_POINTER, _POINTER, _I32, _I64),
 }  # fmt: skip
 
 # A record, in words: the address of the code, the address of the text for arguments that do not fit, the number of
@@ -77,6 +84,7 @@ class _Module:
     def begin(self, kind: Any, name: str, internal: bool = True) -> Any:
         function = ir.Function(self.module, kind, name)
         function.linkage = "internal" if internal else "external"
+        internals.keep_to_stack(function)
         self.builder = ir.IRBuilder(function.append_basic_block())
         return function
 
@@ -90,6 +98,30 @@ class _Module:
         held.linkage = "internal" if internal else ""
         held.global_constant, held.initializer = True, value
         return held
+
+    def calling_as_windows(self, name: str) -> Any:
+        """Returns a function that passes its arguments on to an imported one, which is called as Windows does."""
+        back, *takes = _SIGNATURES[name.removeprefix(native.PREFIX)]
+        function = self.begin(ir.FunctionType(back, takes), f"{self.entry}.{name}")
+        imported = internals.declared(self.module, function.ftype, name)
+        imported.calling_convention = _WINDOWS
+        result = self.builder.call(imported, function.args)
+        self.builder.ret_void() if back == _VOID else self.builder.ret(result)
+        return function
+
+    def for_windows(self, function: Any) -> Any:
+        """Returns a function that does the same, and is called as Windows does."""
+        function.attributes.add("noinline")
+        other = self.begin(function.ftype, f"{function.name}.windows")
+        other.calling_convention = _WINDOWS
+        self.builder.ret(self.builder.call(function, other.args))
+        return other
+
+    def of_addresses(self, functions: list[Any]) -> bytes:
+        """Returns the module's object file, whose entry is the addresses of these functions."""
+        words = [function.ptrtoint(_I64) for function in functions]
+        self.constant(self.entry, ir.Constant(ir.ArrayType(_I64, len(words)), words), internal=False)
+        return internals.linked(self.module, self.entry, None, False)
 
     def load(self, pointer: Any, offset: int, kind: Any) -> Any:
         place = self.builder.gep(pointer, [_i64(offset)])
@@ -682,10 +714,17 @@ def built(function: Callable, signature: str, kind: str, entry: str, product: bo
 
 
 def launcher(entry: str) -> bytes:
-    """Returns the launcher's object file. Its entry is the addresses of its functions."""
+    """Returns the launcher's object file. Its entry is the addresses of its functions, then those for Windows."""
     writing = _Launcher(entry)
     unpack, fits = writing.unpack(), writing.fits()
     made = writing.launch(unpack), writing.plainly(unpack), writing.replay(fits), writing.same()
-    functions = [function.ptrtoint(_I64) for function in made]
-    writing.constant(entry, ir.Constant(ir.ArrayType(_I64, len(functions)), functions), internal=False)
-    return internals.linked(writing.module, entry, None, False)
+    return writing.of_addresses([*made, *map(writing.for_windows, made)])
+
+
+def calls(entry: str) -> bytes:
+    """Returns the object file of functions that call those of `native.CALLED` as Windows does.
+
+    Its entry is their addresses.
+    """
+    writing = _Module(entry)
+    return writing.of_addresses([writing.calling_as_windows(name) for name in native.CALLED])

@@ -48,10 +48,11 @@ _V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
 TARGETS = {
     "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3),
     "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _V4),
-    "win-x86-64-v3": ("x86_64-pc-windows-msvc-elf", "x86-64-v3", _V3),
-    "win-x86-64-v4": ("x86_64-pc-windows-msvc-elf", "x86-64-v4", _V4),
     "aarch64": ("aarch64-unknown-linux-gnu", "generic", "+fp-armv8,+neon,+reserve-x18"),
 }
+# What Windows asks of all functions: it adds a page to a thread's stack when that is first touched, but only the next
+# one, so a large frame touches each of its pages in turn; and it may write to the memory below the stack at any time.
+_STACK = "noredzone", '"probe-stack"="inline-asm"'
 _machine: Any = None
 _triple = ""
 
@@ -67,6 +68,7 @@ def compile_for(level: str) -> None:
 
     context = cpu_target.target_context
     context.refresh()
+    context.apply_target_attributes = lambda function, *types: keep_to_stack(function)
     codegen = context.codegen()
     with contextlib.suppress(Exception):  # newer versions need no such call, and raise
         llvm.initialize()
@@ -81,6 +83,11 @@ def compile_for(level: str) -> None:
     codegen._data_layout = str(_machine.target_data)
     triple_here: Any = lambda: _triple
     llvm.get_process_triple = triple_here
+
+
+def keep_to_stack(function: Any) -> None:
+    """Has a function use the stack as all systems let it."""
+    set.update(function.attributes, _STACK)  # llvmlite's own method knows no attribute in quotation marks
 
 
 def triple() -> str:
@@ -363,6 +370,11 @@ class Compiled:
         return self._compiled.library
 
 
+def _kept_to_stack(function: Any) -> bool:
+    attributes = b" ".join(function.attributes).decode()
+    return all(each in attributes for each in _STACK)
+
+
 # Flags of instructions, and functions, whose results depend on what LLVM finds best for a processor.
 _LEFT_TO_LLVM = re.compile(r"\b(?:reassoc|contract|arcp|afn|fast|llvm\.fmuladd)\b")
 
@@ -388,6 +400,9 @@ def linked(entry: Any, name: str, library: Any, reduced: bool) -> bytes:
     for defined in (*module.functions, *module.global_variables):
         if not defined.is_declaration and defined.name != name:
             defined.linkage = "internal"
+    for function in module.functions:
+        if not function.is_declaration and not _kept_to_stack(function):
+            raise NotImplementedError(f"{name}: {function.name} may use the stack as Windows does not let it")
     module.verify()
     with stage("machine code"):
         llvm.set_option("tensorgrad", f"-disable-lsr={'false' if reduced else 'true'}")

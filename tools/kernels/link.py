@@ -1,9 +1,9 @@
 """Links a family's object files (ELF, position-independent) to what the package's loader puts into memory as it is.
 
-LLVM writes ELF for every system's way of calling functions, so there is one linker, and a loader that knows of no
-symbols or sections. The result has three parts: code with its constants; words that hold addresses (first those of what
-the code imports, which the loader fills in, then others, to which it adds the address of the code); and zeros that the
-code may write to. All distances between them are fixed here.
+One file of a processor serves all systems, so there is one linker, and a loader that knows of no symbols or sections.
+The result has three parts: code with its constants; words that hold addresses (first those of what the code imports,
+which the loader fills in, then others, to which it adds the address of the code); and zeros that the code may write to.
+All distances between them are fixed here.
 
 Sources: the ELF specification, and its supplements for x86-64 and for AArch64.
 """
@@ -31,15 +31,6 @@ PAGES = {"x86_64": 4096, "aarch64": 65536}  # bytes of the largest pages that sy
 
 _KNOWN = {native.PREFIX + name for name in (*native.PYTHON, *native.OBJECTS, "system")}
 _KNOWN |= {*native.C_LIBRARY, *native.IF_THERE}
-
-# What every image brings along: on Windows, large frames touch each page of theirs in turn. rax has their size, and no
-# register may change: push rcx; push rax; cmp rax, 4096; lea rcx, [rsp + 24]; jb last; next: sub rcx, 4096;
-# test [rcx], rcx; sub rax, 4096; cmp rax, 4096; ja next; last: sub rcx, rax; test [rcx], rcx; pop rax; pop rcx; ret
-_CARRIED = {
-    "__chkstk": bytes.fromhex(
-        "51 50 483d00100000 488d4c2418 7218 4881e900100000 488509 482d00100000 483d00100000 77e8 4829c1 488509 58 59 c3"
-    )
-}
 
 
 class Part(NamedTuple):
@@ -127,11 +118,6 @@ class _Image:
         self.imports: list[str] = []
         self.locals: list[int] = []
         stub = 8 if machine == "x86_64" else 12
-        self.carried: dict[str, int] = {}
-        named = [self.symbols(one) for one in self.objects]
-        for name in sorted({name for names in named for name, place in names if place is None} & set(_CARRIED)):
-            self.carried[name] = _up(ends[0], 16)
-            ends[0] = self.carried[name] + len(_CARRIED[name])
         self.stub, self.stubs = stub, _up(ends[0], 16)
         named = [self.symbols(one) for one in self.objects]
         self.imports = sorted({name for names in named for name, place in names if name and place is None})
@@ -148,8 +134,6 @@ class _Image:
         self.base_written, self.written = _up(self.end_fixed, self.page), ends[2]
         self.code = bytearray(self.code_end)
         self.fixed = bytearray(self.end_fixed - self.base_fixed)
-        for name, place in self.carried.items():
-            self.code[place : place + len(_CARRIED[name])] = _CARRIED[name]
         for one in self.objects:
             for number, place in list(one.places.items()):
                 section = one.sections[number]
@@ -177,7 +161,7 @@ class _Image:
         found: list[tuple[str, int | None]] = []
         for name, _, _, where, value, _ in _SYMBOL.iter_unpack(one.of(table)):
             text = one.text(one.sections[table.link], name)
-            elsewhere = -1 if where else self.carried.get(text)
+            elsewhere = -1 if where else None
             found.append((text, one.places[where] + value if where in one.places else elsewhere))
         return found
 

@@ -66,8 +66,9 @@ def _get_default_device() -> str:
 
 
 _JIT = (
-    "AnyType", "BoolType", "ComplexType", "DictType", "FloatType", "IntType", "JitType", "ListType", "NoneType",
-    "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StringType", "TensorType", "TupleType",
+    "AnyType", "BoolType", "ComplexType", "DeviceObjType", "DictType", "FloatType", "IntType", "JitType", "ListType",
+    "NoneType", "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StreamObjType", "StringType",
+    "TensorType", "TupleType",
 )  # fmt: skip
 _DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
 

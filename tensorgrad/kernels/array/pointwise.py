@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.kernels.array import activation, special
+from tensorgrad.kernels.array.lanes import BLOCK, by_blocks
 from tensorgrad.kernels.array.special import as_float32
 from tensorgrad.system.float_errors import ignored
 
@@ -97,7 +98,8 @@ def divide_into(xp, x, y):
 def add_scaled(xp, x, y, factor):
     """x + factor · y. Of half precision are the operands, the factor and the result."""
     if _two_byte_float(x):
-        return as_float32(add_scaled, xp, x, y, factor=float(x.dtype.type(factor)))
+        factor = np.float32(x.dtype.type(factor))
+        return by_blocks(xp, lambda x, y: x + factor * y, lambda rounded, x, y: x + rounded(factor * y), x, y)
     return xp.add(x, xp.multiply(y, _number(x, factor)))
 
 
@@ -137,8 +139,11 @@ def power(xp, x, y):
         return _integer_power(xp, x, y)
     if _two_byte_float(x):
         half = x.dtype.kind == "f" and abs(y) == 0.5 if not y.shape else True  # the roots that PyTorch computes by pow
-        if x.dtype.kind == "V" and not y.shape and y == 3:  # bfloat16 is rounded after each product
-            return xp.multiply(xp.multiply(x, x), x)
+        if x.dtype.kind == "V" and not y.shape and y in (3, -2):  # bfloat16 is rounded after each step
+            square = xp.multiply(x, x)
+            return xp.multiply(square, x) if y == 3 else xp.reciprocal(square)
+        if x.dtype.kind == "V" and not y.shape and y == -0.5:
+            return by_blocks(xp, _rsqrt, _rsqrt_by_steps, x, block=2 * BLOCK)
         if not half:  # a scalar; arrays of these dtypes can represent it only so
             return as_float32(lambda xp, x: power(xp, x, float(y)), xp, x)
         return as_float32(power, xp, x, y)
@@ -190,16 +195,31 @@ def right_shift(xp, x, y):
 def rsqrt(xp, x):
     """1 / sqrt(x)."""
     if _two_byte_float(x):
-        return as_float32(rsqrt, xp, x)
+        return by_blocks(xp, _rsqrt, _rsqrt_by_steps, x)
     with ignored():
         return xp.reciprocal(xp.sqrt(x))
+
+
+def _rsqrt(x):
+    return 1 / np.sqrt(x)
+
+
+def _rsqrt_by_steps(rounded, x):
+    return 1 / rounded(np.sqrt(x))
+
+
+def scaled(xp, x, factor):
+    """x · factor, a number."""
+    if _two_byte_float(x):
+        return as_float32(scaled, xp, x, factor=np.float32(factor))
+    return xp.multiply(x, x.dtype.type(factor))
 
 
 def addcmul(xp, x, y, z, value):
     """x + value · y · z."""
     _refuse(x, "b")
-    if _two_byte_float(x):
-        return as_float32(addcmul, xp, x, y, z, value=value)
+    if _two_byte_float(x):  # multiplied from the left, and the last product is added in one rounding
+        return as_float32(lambda xp, x, y, z: _fused(x, y * np.float32(value), z), xp, x, y, z)
     product = xp.multiply(y, z)
     if value != 1 or product.dtype.kind == "b":
         product = xp.multiply(product, _number(x, value))
@@ -217,16 +237,26 @@ def addcdiv(xp, x, y, z, value):
             "* tensor1 / tensor2), for all dtypes."
         )
     if _two_byte_float(x):
-        return as_float32(addcdiv, xp, x, y, z, value=value)
+        return as_float32(lambda xp, x, y, z: x + y * np.float32(value) / z, xp, x, y, z)
     quotient = xp.true_divide(y, z)
     return xp.add(x, quotient if value == 1 else xp.multiply(quotient, _number(x, value)))
+
+
+def _fused(x, y, z):
+    """x + y · z of float32, rounded once."""
+    return (x + y.astype(np.float64) * z).astype(np.float32)
+
+
+def _lerp_of_half(xp, x, end, weight):
+    span = end - x
+    return xp.where(xp.abs(weight) < 0.5, _fused(x, span, weight), _fused(end, -span, np.float32(1) - weight))
 
 
 def lerp(xp, x, end, weight):
     """x + weight · (end - x), from the nearer end, so that weight 1 gives `end` exactly."""
     _refuse(x, "iub")
     if _two_byte_float(x):
-        return as_float32(lerp, xp, x, end, weight)
+        return as_float32(_lerp_of_half, xp, x, end, weight)
     span = xp.subtract(end, x)
     return xp.where(xp.abs(weight) < 0.5, x + weight * span, end - span * (1 - weight))
 
@@ -234,7 +264,7 @@ def lerp(xp, x, end, weight):
 def lerp_by_number(xp, x, end, weight):
     """`lerp` with a Python scalar as weight."""
     if _two_byte_float(x):
-        return as_float32(lerp_by_number, xp, x, end, weight=weight)
+        return as_float32(_lerp_of_half, xp, x, end, weight=np.float32(weight))
     span = xp.subtract(end, x)
     if x.dtype.kind == "f":
         weight = x.dtype.type(weight)  # so that 1 - weight is rounded, too
@@ -461,19 +491,31 @@ def angle(xp, x):
 def join_parts(xp, real, imag):
     """real + i imag, exact for infinities and nan, unlike a product with i."""
     shape = np.broadcast_shapes(real.shape, imag.shape)
-    out = xp.empty(shape, np.complex128 if real.dtype.itemsize == 8 else np.complex64)
-    out.real, out.imag = real, imag
+    kind = from_numpy_dtype(real.dtype).to_complex().numpy
+    out = xp.empty(shape, kind)
+    pairs = as_real(xp, out)
+    pairs[..., 0], pairs[..., 1] = real, imag
     return out
+
+
+def real_part(xp, x):
+    """A view of the real parts."""
+    return as_real(xp, x)[..., 0] if x.dtype.kind == "W" else x.real
+
+
+def imaginary_part(xp, x):
+    """A view of the imaginary parts."""
+    return as_real(xp, x)[..., 1] if x.dtype.kind == "W" else x.imag
 
 
 def as_real(xp, x):
     """Views complex numbers as pairs in an additional last dimension."""
-    return x[..., None].view(x.real.dtype)
+    return x[..., None].view(from_numpy_dtype(x.dtype).to_real().numpy)
 
 
 def as_complex(xp, x):
     """Views the pairs in the last dimension as complex numbers."""
-    return x.view(np.complex128 if x.dtype.itemsize == 8 else np.complex64)[..., 0]
+    return x.view(from_numpy_dtype(x.dtype).to_complex().numpy)[..., 0]
 
 
 # --- sigmoid and tanh, which also take complex arguments -------------------------------------------------------------

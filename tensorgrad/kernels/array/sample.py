@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dtypes import C_TYPES
+from tensorgrad.dtypes import C_TYPES, COMPLEX_KINDS, from_numpy_dtype
 from tensorgrad.random.generator import Generator
 from tensorgrad.rows.kernel_tables import run_compiled
 
@@ -71,6 +71,14 @@ def memory_order(array: np.ndarray) -> tuple[int, ...]:
     return tuple(sorted(dims, key=lambda d: (-abs(array.strides[d]), array.shape[d] == 1)))
 
 
+def lying_as(array: np.ndarray) -> np.ndarray:
+    """Returns new memory into which `fill` draws as into `array`: dimensions in the same order, gaps if it has gaps."""
+    order = memory_order(array)
+    there = array.transpose(order)
+    made = np.empty(there.shape, there.dtype) if there.flags.c_contiguous else np.empty((*there.shape, 2), there.dtype)
+    return (made if made.ndim == array.ndim else made[..., 0]).transpose(np.argsort(order))
+
+
 def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     """Writes `sampler(gen, shape, dtype, *args)` to a strided array in PyTorch's order, in place, and returns it.
 
@@ -87,7 +95,7 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     if array.flags.c_contiguous:
         if sampler is normal and args == (0.0, 1.0) and _is_few(array.dtype, array.size):
             _box_muller_few(gen, array.reshape(-1))
-        elif sampler in (uniform, normal) and array.dtype.kind != "c":
+        elif sampler in (uniform, normal) and array.dtype.kind not in COMPLEX_KINDS:
             sampler(gen, array.shape, array.dtype, *args, out=array)
         else:
             array[...] = sampler(gen, array.shape, array.dtype, *args)
@@ -201,7 +209,7 @@ def uniform(
 
     Source: u * (high - low) + low with u = the low 24 (float64: 53) bits of a word (two words), as a fraction.
     """
-    if dtype.kind == "c":
+    if dtype.kind in COMPLEX_KINDS:
         return _complex(uniform, gen, shape, dtype, low, high)
     if out is None and dtype is F32 and low == 0 and high == 1 and (n := math.prod(shape)) <= FEW:
         return unit32(gen, n).reshape(shape)
@@ -232,7 +240,7 @@ def uniform(
 
 
 def _complex(sampler, gen: Generator, shape, dtype: np.dtype, *args) -> np.ndarray:
-    real = np.dtype("float32" if dtype.itemsize == 8 else "float64")
+    real = from_numpy_dtype(dtype).to_real().numpy
     return sampler(gen, (*shape, 2), real, *args).view(dtype).reshape(shape)
 
 
@@ -252,8 +260,8 @@ def normal(
 
     Source: G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates", 1958.
     """
-    if dtype.kind == "c":
-        real = np.dtype("float32" if dtype.itemsize == 8 else "float64")
+    if dtype.kind in COMPLEX_KINDS:
+        real = from_numpy_dtype(dtype).to_real().numpy
         return normal(gen, (*shape, 2), real, mean, std / math.sqrt(2), contiguous).view(dtype).reshape(shape)
     out = np.empty(shape, dtype) if out is None else out
     flat = out.reshape(-1)
@@ -557,6 +565,14 @@ def bernoulli_tensor(gen: Generator, p: np.ndarray, dtype: np.dtype | None = Non
         for block in _blocks(flat.size):
             result[block] = draw(gen, block.stop - block.start) < flat[block].astype(_work(p.dtype), copy=False)
     return out
+
+
+def bernoulli_over(gen: Generator, array: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """What `x.bernoulli_(p)` writes to `array`, in its order; `p` broadcasts to it. Raises: as `bernoulli_tensor`."""
+    made = lying_as(array)
+    order = memory_order(array)
+    made.transpose(order)[...] = bernoulli_tensor(gen, np.broadcast_to(p, array.shape).transpose(order), array.dtype)
+    return made
 
 
 # --- other continuous and discrete distributions ---------------------------------------------------------------------

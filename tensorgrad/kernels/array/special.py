@@ -11,6 +11,7 @@ import numpy as np
 
 from .blocks import as_float32, fill, horner, in_blocks, in_float64, places_of, select, table
 from .erf import erf, erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from .lanes import by_steps
 
 __all__ = [
     "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit", "i0", "i0e", "i1", "i1e", "lgamma", "log1mexp",
@@ -314,11 +315,18 @@ def expit(xp, x):
 def logit(xp, x, eps=None):
     """`log(x / (1 - x))`, with `x` first clamped to [eps, 1 - eps] if `eps` is given."""
     if x.dtype.itemsize == 2:
-        return as_float32(logit, xp, x, eps=eps)
+        low = None if eps is None else x.dtype.type(eps).astype(np.float32)
+        return by_steps(xp, lambda rounded, x: _logit_by_steps(xp, rounded, x, low), x)
     with np.errstate(all="ignore"):
         if eps is not None:
             x = xp.clip(x, eps, 1 - eps)
         return xp.log(x / (1 - x))
+
+
+def _logit_by_steps(xp, rounded, x, low):
+    if low is not None:
+        x = xp.clip(x, low, rounded(1 - low))
+    return xp.log(rounded(x / rounded(1 - x)))
 
 
 def log1mexp(xp, x):
@@ -356,10 +364,14 @@ def _times_log(xp, x, y, log):
 def entr(xp, x):
     """`-x log(x)`: 0 at 0, -inf below."""
     if x.dtype.itemsize == 2:
-        return as_float32(entr, xp, x)
+        return by_steps(xp, lambda rounded, x: _entr(xp, x, rounded(xp.log(x))), x)
     with np.errstate(all="ignore"):
-        zero, floor = x.dtype.type(0), x.dtype.type(-np.inf)
-        return xp.where(x > 0, -x * xp.log(x), xp.where(x == 0, zero, xp.where(x < 0, floor, x)))
+        return _entr(xp, x, xp.log(x))
+
+
+def _entr(xp, x, log):
+    zero, floor = x.dtype.type(0), x.dtype.type(-np.inf)
+    return xp.where(x > 0, -x * log, xp.where(x == 0, zero, xp.where(x < 0, floor, x)))
 
 
 def sinc(xp, x):

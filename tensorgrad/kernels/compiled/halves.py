@@ -125,6 +125,13 @@ def _of_one(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
     return made if made is NotImplemented else _restored(made, *found)
 
 
+def _power(op: str, kernel: Callable, general: Callable, given: tuple) -> Any:
+    x, exponent = given
+    if x.dtype.char == "E" and getattr(exponent, "ndim", 0) == 0 and exponent == -0.5:  # where a number is matters
+        return NotImplemented
+    return _of_one(op, kernel, general, given)
+
+
 # --- gradients: a slope times g --------------------------------------------------------------------------------------
 
 
@@ -374,7 +381,7 @@ def _attention(op: str, kernel: Callable, general: Callable, given: tuple) -> An
 
 
 _NUMBERS = (
-    "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
+    "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos",
     "square", "exp", "sigmoid", "silu", "relu", "clamp", "erf", "gelu",
 )  # fmt: skip
 _WHOLE = (  # convolutions and pools only in other memory orders
@@ -384,7 +391,7 @@ _WHOLE = (  # convolutions and pools only in other memory orders
     "extreme_dim", "arg_extreme", "vector_norm", "column_sum",
 )  # fmt: skip
 RULES: dict[str, Callable] = {
-    **dict.fromkeys(_NUMBERS, _of_one), **dict.fromkeys(FUNCTIONS, _of_two),
+    **dict.fromkeys(_NUMBERS, _of_one), "pow": _power, **dict.fromkeys(FUNCTIONS, _of_two),
     **dict.fromkeys((*_INNER, "addmm"), _product), "linear.backward": _linear_grad, **dict.fromkeys(SLOPES, _slope),
     **dict.fromkeys(_WHOLE, _in_float32), "attention": _attention, "batch_norm": _batch_norm, "group_norm": _group_norm,
     **dict.fromkeys(("batch_norm.backward", "group_norm.backward"), _norm_grad),

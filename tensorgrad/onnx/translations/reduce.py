@@ -207,6 +207,6 @@ def _triangle(g: Builder, input: Value, diagonal: Any, upper: int) -> Value:
 
 
 @translates("euclidean_distances")
-def euclidean_distances(g: Builder, first: Value, second: Value) -> Value:
+def euclidean_distances(g: Builder, first: Value, second: Value, by_products: Any) -> Value:
     difference = g.op("Sub", g.unsqueeze(first, first.rank - 1), g.unsqueeze(second, second.rank - 2))
     return reduced(g, "ReduceL2", difference, [max(first.rank, second.rank)], False)

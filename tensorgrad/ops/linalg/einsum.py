@@ -544,15 +544,15 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> 
     return linalg_cross(input, other, dim=dim, out=out)
 
 
-def _euclidean_kernel(xp, a, b):
-    """Computes Euclidean distances between the rows of two stacks of matrices; for many rows by |a|² + |b|² - 2 a·b."""
+def _euclidean_kernel(xp, a, b, by_products):
+    """Computes Euclidean distances between the rows of two stacks of matrices; `by_products`: |a|² + |b|² - 2 a·b."""
     wide = a.dtype
     if wide.itemsize == 2:
-        if a.shape[-2] > 25 or b.shape[-2] > 25:
+        if by_products:
             return _euclidean_of_half(xp, a, b)
         a, b = a.astype(np.float32), b.astype(np.float32)
     with np.errstate(all="ignore"):
-        if a.shape[-2] > 25 or b.shape[-2] > 25:
+        if by_products:
             square = (a * a).sum(-1)[..., :, None] + (b * b).sum(-1)[..., None, :]
             square -= 2 * xp.matmul(a, b.swapaxes(-1, -2))
             out = xp.sqrt(xp.maximum(square, 0))
@@ -587,14 +587,14 @@ def _euclidean_tangent(first_t, second_t, first, second, out):
 
 
 _euclidean = op(
-    "euclidean_distances(first, second)",
+    "euclidean_distances(first, second, by_products: bool)",
     _euclidean_kernel,
     strides="rows",
     batch="broadcast",
     first=_euclidean_first,
     jvp=_euclidean_tangent,
     second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
-    shape=lambda a, b: (
+    shape=lambda a, b, by_products: (
         (*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]),
         a.dtype,
     ),
@@ -603,10 +603,15 @@ _euclidean = op(
 )
 
 
+def _count_of_differences(xp, x):
+    """How many elements of each row are not 0; nan if one of them is nan."""
+    return xp.where(xp.isnan(x).any(-1), x.dtype.type(np.nan), (x != 0).sum(-1).astype(x.dtype))
+
+
 # The number of elements in which two rows differ: the distance for p = 0, whose derivative is 0.
 _differing = op(
     "differing(difference)",
-    lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
+    _count_of_differences,
     strides="rows",
     batch="leading",
     difference=lambda g, difference_shape: g.new_zeros(difference_shape),
@@ -617,9 +622,11 @@ _differing = op(
 )
 
 
-_COMPUTE_MODES = (  # None of them changes what is computed here.
-    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist",
-)  # fmt: skip
+# Whether Euclidean distances are computed by products of matrices: always, never, or (None) for many rows.
+_COMPUTE_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": True, "donot_use_mm_for_euclid_dist": False,
+}  # fmt: skip
+_MANY_ROWS = 26
 
 
 @composite("function")
@@ -632,7 +639,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
     >>> torch.cdist(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([[5.]])
     """
-    if compute_mode not in _COMPUTE_MODES:
+    if compute_mode not in tuple(_COMPUTE_MODES):
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for x, name in ((x1, "X1"), (x2, "X2")):
         if x.ndim < 2:
@@ -649,8 +656,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
         common = dtypes.promote_types(x1.dtype, x2.dtype)
         x1, x2 = x1.to(common), x2.to(common)
     if p == 2:
-        return _euclidean(x1, x2)
+        by_products = _COMPUTE_MODES[compute_mode]
+        many = x1._array.shape[-2] >= _MANY_ROWS or x2._array.shape[-2] >= _MANY_ROWS
+        return _euclidean(x1, x2, many if by_products is None else by_products)
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == math.inf:  # PyTorch's maximum passes over nan here, and only here
+        difference = difference.masked_fill(difference.isnan(), 0)
     return difference.norm(p, -1) if p else _differing(difference)
 
 

@@ -495,7 +495,7 @@ def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
     drawn = input.new_empty(int(below.sum()), dtype=dtypes.float64).uniform_(lower, upper)
     slopes = input.new_ones(input.shape)
     slopes[below] = drawn.to(input.dtype)
-    return input * slopes
+    return slopes * input  # in this order the result is stored row by row
 
 
 for _name, _function in (("leaky_relu", leaky_relu), ("hardtanh", hardtanh), ("elu", elu)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_errors import check_real_floats
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
@@ -495,6 +496,15 @@ def instance_norm(
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     if (running_mean is None) is not (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
+    kept = (input if weight is None else weight).dtype
+    if running_mean is not None and running_var is not None and running_mean.dtype is not kept:
+        moved = running_mean.to(kept), running_var.to(kept)  # here they may be of any dtype, unlike those of batch_norm
+        out = instance_norm(input, *moved, weight, bias, use_input_stats, momentum, eps)
+        if use_input_stats:
+            with no_grad():
+                running_mean.copy_(moved[0])
+                running_var.copy_(moved[1])
+        return out
     n, c = array.shape[:2]
     mean0, var0, w, b = (None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias))
     flat = input.reshape((1, n * c, *array.shape[2:]))

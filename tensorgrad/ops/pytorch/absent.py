@@ -59,7 +59,6 @@ def _unsupported(name: str, error: type[Exception], message: str) -> None:
 
 _unsupported("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN layouts are not supported, only strided tensors")
 _unsupported("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not supported")
-_unsupported("chalf", NotImplementedError, "chalf: the dtype complex32 is not supported")
 
 _unsupported("xpu", AssertionError, "Torch not compiled with XPU enabled")
 _unsupported("mtia", AssertionError, "Torch not compiled with MTIA enabled")

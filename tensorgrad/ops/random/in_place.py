@@ -44,7 +44,7 @@ def _filler(name: str, sampler, backward: str):
     """
 
     def kernel(xp, x, args, gen):
-        filled = empty_like(x, x.dtype, None, None if xp is np else STORAGES[x.__class__].device_of(x))
+        filled = kernels.lying_as(x) if xp is np else empty_like(x, x.dtype, None, STORAGES[x.__class__].device_of(x))
         sampling.fill(filled, getattr(kernels, sampler), gen, *args)
         return filled
 
@@ -316,7 +316,7 @@ def _check_probabilities(p: Tensor) -> None:
 
 
 _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
-                     on_host(lambda x, p, gen: kernels.bernoulli_tensor(gen, np.broadcast_to(p, x.shape), x.dtype)),
+                     on_host(lambda x, p, gen: kernels.bernoulli_over(gen, x, p)),
                      kind="sample", wrt=("input", "p"), where=(), backward_name="BernoulliBackward0")  # fmt: skip
 
 

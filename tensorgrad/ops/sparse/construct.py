@@ -6,7 +6,6 @@ them. The other rules (order, no repetitions) are checked on request.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.errors import check_flags, typename
 from tensorgrad.layouts import AnyLayout
 from tensorgrad.ops.create import LEGACY, resolve_device, tensor
+from tensorgrad.ops.sparse import arguments
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
 from tensorgrad.ops.sparse_parts import values_at
 from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
@@ -87,8 +87,13 @@ def sparse_coo_tensor(
             [4., 0., 0.]])
     """
     name = "sparse_coo_tensor"
+    dtype = arguments.kind(name, dtype)
+    arguments.flags(
+        name, pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants,
+        is_coalesced=is_coalesced,
+    )  # fmt: skip
     if values is None and (size is not None or indices is not None) and not isinstance(indices, Tensor):
-        shape = _shape(size if indices is None else indices, name)
+        shape = arguments.sizes(name, "size", size if indices is None else indices)
         found = dtypes.DEFAULT.floating if dtype is None else dtype
         _on_cpu(name, device)
         empty = COOArray.without_elements(shape, found.numpy)
@@ -119,7 +124,7 @@ def sparse_coo_tensor(
         largest = where.max(1) + 1 if where.shape[1] else np.zeros(len(where), np.int64)
         shape = (*(int(n) for n in largest), *array.shape[1:])
     else:
-        shape = _shape(size, name)
+        shape = arguments.sizes(name, "size", size)
     check_coo(where, array, shape)
     pattern = COOArray(where, array, shape, coalesced=bool(is_coalesced) or where.shape[1] < 2)
     if is_coalesced and (checks.on if check_invariants is None else check_invariants):
@@ -129,21 +134,6 @@ def sparse_coo_tensor(
         if not (found_keys[1:] > found_keys[:-1]).all():
             raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
     return _finished(given, pattern, requires_grad, pin_memory)
-
-
-def _shape(size: Any, name: str) -> tuple[int, ...]:
-    try:
-        shape = tuple(int(n) for n in size)
-    except TypeError:
-        raise TypeError(f"{name}(): argument 'size' must be tuple of ints, not {typename(size)}") from None
-    negative = [n for n in shape if n < 0]
-    if negative:
-        raise RuntimeError(f"Trying to create tensor with negative dimension {negative[0]}: {list(shape)}")
-    if math.prod(shape) >= 2**63:
-        raise RuntimeError(
-            f"numel: integer multiplication overflow: a tensor of size {list(shape)} has too many elements"
-        )
-    return shape
 
 
 def _no_negative(where: np.ndarray) -> None:
@@ -198,10 +188,13 @@ def sparse_compressed_tensor(
     tensor([[0., 3.],
             [4., 0.]])
     """
+    arguments.layouts("sparse_compressed_tensor", layout=layout)
     kind = COMPRESSED.get(layout)
     if kind is None:
         raise RuntimeError(f"sparse_compressed_tensor expected sparse compressed tensor layout but got {layout}")
     name = f"sparse_{layout.name.removeprefix('sparse_')}_tensor"
+    dtype = arguments.kind(name, dtype)
+    arguments.flags(name, pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants)
     compressed = _given(compressed_indices, dtypes.int64, name, "compressed indices")
     plain = _given(plain_indices, dtypes.int64, name, "plain indices")
     given = _given(values, None, name, "values")
@@ -216,7 +209,7 @@ def sparse_compressed_tensor(
         )
     if lines.dtype.name not in ("int32", "int64"):
         raise RuntimeError(f"{first} and {second} must be an int32 or int64 type, but got: {lines.dtype.name}")
-    shape = _shape(size, name) if size is not None else _least_shape(kind, lines, places, given._array)
+    shape = arguments.sizes(name, "size", size) if size is not None else _least_shape(kind, lines, places, given._array)
     checked = checks.on if check_invariants is None else bool(check_invariants)
     check_compressed(kind, lines, places, given._array, shape, in_order=checked)
     return _finished(given, kind(lines, places, given._array, shape), requires_grad, pin_memory)

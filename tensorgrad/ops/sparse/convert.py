@@ -9,6 +9,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.layouts import AnyLayout, strided
 from tensorgrad.ops.copy import to
+from tensorgrad.ops.sparse import arguments
 from tensorgrad.ops.sparse_parts import coalesce, layout_of, lazily, title
 from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
 from tensorgrad.tensor import Tensor
@@ -109,6 +110,8 @@ def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Te
     tensor([[0., 2.],
             [3., 0.]])
     """
+    dtype = arguments.kind("to_dense", dtype)
+    arguments.flags("to_dense", masked_grad=masked_grad)
     if isinstance(self._array, SparseArray):
         self = _to_dense(self, True if masked_grad is None else bool(masked_grad))
     return self if dtype is None else to(self, dtype)
@@ -146,6 +149,7 @@ def to_sparse(
     """
     array = self._array
     if sparse_dim is not None:
+        sparse_dim = arguments.integer("to_sparse", "sparse_dim", sparse_dim)
         if not isinstance(array, SparseArray) and not 0 <= sparse_dim <= array.ndim:
             raise RuntimeError(
                 f"to_sparse: sparse_dim argument must be in [0,{array.ndim}] range, but {sparse_dim} is given"
@@ -166,12 +170,16 @@ def to_sparse(
 def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
     """The tensor in a layout, after all checks."""
     array, name = self._array, f"to_{wanted.name}"
+    if isinstance(blocksize, int):
+        blocksize = (blocksize, blocksize)
+    if blocksize is not None:
+        blocksize = arguments.sizes(name, "blocksize", blocksize)
+    if dense_dim is not None:
+        dense_dim = arguments.integer(name, "dense_dim", dense_dim)
     kind = COMPRESSED.get(wanted)
     if wanted is strided:
         return to_dense(self)
     blocked = kind is not None and kind.blocked
-    if isinstance(blocksize, int):
-        blocksize = (blocksize, blocksize)
     if blocksize is None and blocked:
         if layout_of(self) is not wanted:
             raise RuntimeError(f"{name}: conversion from {title(array)} to {kind.title} requires blocksize argument")  # type: ignore[union-attr]
@@ -265,8 +273,9 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).sparse_mask(torch.eye(2).to_sparse()).values()
     tensor([1., 4.])
     """
+    arguments.tensors("sparse_mask", mask=mask)
     if not isinstance(mask._array, SparseArray):
-        raise RuntimeError(f"sparse_mask: expected a sparse mask, got layout {layout_of(mask)}")
+        raise NotImplementedError(f"sparse_mask: expected a sparse mask, got layout {layout_of(mask)}")
     if self._array.shape != mask._array.shape:
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "

@@ -6,8 +6,10 @@ from typing import Any
 
 from tensorgrad.dispatch.kinds import alias, composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import check_string
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
+from tensorgrad.ops.sparse import arguments
 from tensorgrad.ops.sparse.convert import mask_
 from tensorgrad.ops.sparse.reduce import only_once
 from tensorgrad.ops.sparse_parts import coalesce, lazily, values_at, with_values
@@ -52,8 +54,9 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     >>> torch.hspmm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 3)).values()
     tensor([[2., 2., 2.]])
     """
+    arguments.tensors("hspmm", mat1=mat1, mat2=mat2)
     if not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
-        raise RuntimeError("hspmm: expected a sparse COO matrix and a dense one")
+        raise NotImplementedError("hspmm: expected a sparse COO matrix and a dense one")
     return store_out("hspmm", out, _rows_of(mm(mat1, mat2), mat1.detach()))
 
 
@@ -71,6 +74,8 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out:
     tensor([[2., 4.],
             [0., 0.]])
     """
+    arguments.tensors("sspaddmm", input=input, mat1=mat1, mat2=mat2)
+    arguments.factors("sspaddmm", input, beta=beta, alpha=alpha)
     if not isinstance(input._array, SparseArray):
         raise RuntimeError("tensor.sspaddmm(...) can only be called on sparse tensors")
     if not _is_coo(input) or not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
@@ -107,6 +112,7 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     tensor([[2., 2.],
             [0., 0.]])
     """
+    arguments.tensors("smm", input=input, mat2=mat2)
     if not _is_coo(input) or isinstance(mat2._array, SparseArray):
         raise RuntimeError("smm: expected a sparse COO matrix and a dense one")
     return _elements(hspmm(input, mat2))
@@ -205,10 +211,12 @@ def reduced_mm(input: Tensor, other: Tensor, reduce: str) -> Tensor:
 
     Raises: RuntimeError for other layouts, shapes or reductions.
     """
+    arguments.tensors("mm", input=input, mat2=other)
+    check_string(reduce, "reduce")
     if reduce not in REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
     if not isinstance(input._array, CSRArray) or isinstance(other._array, SparseArray):
-        raise RuntimeError(
+        raise NotImplementedError(
             f"sparse.mm(reduce=): expected a CSR matrix and a dense one, got layouts {input.layout} and {other.layout}"
         )
     return _reduced_mm(input, other, reduce)[0]

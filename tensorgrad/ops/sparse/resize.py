@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.errors import typename
+from tensorgrad.ops.sparse import arguments
 from tensorgrad.ops.sparse_parts import title
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 from tensorgrad.tensor import Tensor
@@ -15,12 +16,15 @@ from tensorgrad.tensor import Tensor
 
 def _coo(self: Tensor, name: str) -> COOArray:
     if not isinstance(self._array, COOArray):
-        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got {title(self._array)}")
+        raise NotImplementedError(f"{name} expected sparse coordinate tensor layout but got {title(self._array)}")
     return self._array
 
 
 def _resized(self: Tensor, name: str, size: Any, sparse_dim: int, dense_dim: int, keep: bool) -> Tensor:
-    array, size = _coo(self, name), tuple(int(n) for n in size)
+    size = arguments.sizes(name, "size", size)
+    sparse_dim = arguments.integer(name, "sparse_dim", sparse_dim)
+    dense_dim = arguments.integer(name, "dense_dim", dense_dim)
+    array = _coo(self, name)
     if len(size) != sparse_dim + dense_dim:
         raise RuntimeError(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "

@@ -10,7 +10,7 @@ import numpy as np
 from cupy import cuda, ndarray
 from cupy.cuda import runtime
 
-from tensorgrad import devices
+from tensorgrad import devices, dtypes
 from tensorgrad.layouts import dense_order, inverse
 from tensorgrad.storage.cuda import State, synchronizing
 from tensorgrad.storage.cuda.capture import RUNNING, current, refuse
@@ -29,6 +29,13 @@ def value_of(array) -> np.ndarray | None:
     if RUNNING and (capture := current()) is not None:
         return next((np.frombuffer(key[1], key[0])[0] for key, a in capture.numbers.items() if a is array), None)
     return _values.get(id(array))
+
+
+def check_dtype(dtype: np.dtype) -> None:
+    """Raises: NotImplementedError for complex numbers of half precision and types of fewer than eight bits."""
+    if dtype.kind == "W" or dtype.names is not None:
+        kind = dtypes.from_numpy_dtype(dtype)
+        raise NotImplementedError(f"{kind} is not supported on GPUs: CuPy has no arrays of it")
 
 
 # --- copies to, from and among GPUs ----------------------------------------------------------------------------------
@@ -129,6 +136,7 @@ class CUDAStorage(Storage):
     def from_host(cls, array, device):
         if RUNNING:
             refuse("copying values from the host to the GPU")
+        check_dtype(array.dtype)
         return _on(device, _in_order, array, _upload)
 
     @classmethod
@@ -196,6 +204,7 @@ class CUDAStorage(Storage):
 
     @classmethod
     def empty(cls, shape, dtype, device):
+        check_dtype(dtype)
         return _on(device, cupy.empty, shape, dtype)
 
     @classmethod
@@ -216,6 +225,7 @@ class CUDAStorage(Storage):
 
     @classmethod
     def cast(cls, array, dtype, order="K"):
+        check_dtype(dtype)
         if order == "K" and State.converted is not None:
             made = State.converted(array, dtype)
             if made is not NotImplemented:
@@ -240,6 +250,7 @@ class CUDAStorage(Storage):
     # --- memory ---
 
     def strided(self, shape, strides, offset, dtype):
+        check_dtype(dtype)
         start = self.array.data
         if not self.array.size:
             return _on(self.device, cupy.empty, shape, dtype)

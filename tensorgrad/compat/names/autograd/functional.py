@@ -12,11 +12,12 @@ derivative of g along v, computed by backward, is (Jᵀ)ᵀ·v = J·v (https://j
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.rows.switches import LOCAL
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import PLAIN, Tensor
 from tensorgrad.transforms.batch_map import basis, over_batch
 from tensorgrad.transforms.forward import Level
 from tensorgrad.transforms.linearized import Linearized
@@ -95,7 +96,8 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "jvp")
         tangents = _direction(v, points, several, "jvp")
         points = _attached(points, create_graph)
-        many, outputs, product = (_strict_jvp if strict else _jvp)(func, points, tangents, create_graph)
+        by: Callable = _jvp if not strict and _are_plain(points) else partial(_jvp_by_backward, strict=strict)
+        many, outputs, product = by(func, points, tangents, create_graph)
     return _shown(outputs, many, create_graph), _shown(product, many, create_graph)
 
 
@@ -106,15 +108,16 @@ def _jvp(func, points, tangents, create_graph: bool):
     return many, outputs, _filled("product", product, outputs, False, create_graph)
 
 
-def _strict_jvp(func, points, tangents, create_graph: bool):
+def _jvp_by_backward(func, points, tangents, create_graph: bool, strict: bool):
     many, outputs = _given(func(*points), _FROM_FUNCTION, "jvp")
-    _require("output", outputs, True)
+    _require("output", outputs, strict)
     cotangents = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
     pulled = _pull(outputs, points, cotangents, True)
-    _require_all(pulled, "gradient")
+    if strict:
+        _require_all(pulled, "gradient")
     pushed = _pull(pulled, cotangents, tangents, create_graph)
     missing = "product" if any(g is not None for g in pulled) else "output"
-    return many, outputs, _filled(missing, pushed, outputs, True, create_graph)
+    return many, outputs, _filled(missing, pushed, outputs, strict, create_graph)
 
 
 def jacobian(
@@ -153,6 +156,8 @@ def jacobian(
             f"{_YET[strategy]}. Please either set `strict=False` or {either}."
         )
     several, points = _given(inputs, "inputs", "jacobian")
+    if not _are_plain(points):  # of other classes there are no batches, and no tangents
+        vectorize, strategy = False, "reverse-mode"
     with enable_grad():
         if strategy == "forward-mode":
             many, blocks = _by_columns(func, points, create_graph, vectorize)
@@ -315,7 +320,8 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "hvp")
         vector = _direction(v, points, several, "hvp")
         points = _attached(points, create_graph)
-        output, product = (_strict_hvp if strict else _hvp)(func, points, vector, create_graph)
+        by: Callable = _hvp if not strict and _are_plain(points) else partial(_hvp_by_backward, strict=strict)
+        output, product = by(func, points, vector, create_graph)
     return _shown((output,), False, create_graph), _shown(product, several, create_graph)
 
 
@@ -328,14 +334,15 @@ def _hvp(func, points, vector, create_graph: bool):
     return output, _filled("jacobian", product, points, False, create_graph)
 
 
-def _strict_hvp(func, points, vector, create_graph: bool):
-    output = _single(func(*points), "hvp", True)
+def _hvp_by_backward(func, points, vector, create_graph: bool, strict: bool):
+    output = _single(func(*points), "hvp", strict)
     slopes = _pull((output,), points, None, True)
-    _require_all(slopes, "jacobian")
+    if strict:
+        _require_all(slopes, "jacobian")
     weights = tuple(p.new_zeros(p.shape).requires_grad_() for p in points)
-    curvature = _filled("jacobian", _pull(slopes, points, weights, True), points, True, True)
+    curvature = _filled("jacobian", _pull(slopes, points, weights, True), points, strict, True)
     product = _pull(curvature, weights, vector, create_graph)
-    return output, _filled("hessian product", product, points, True, create_graph)
+    return output, _filled("hessian product", product, points, strict, create_graph)
 
 
 # --- helpers -------------------------------------------------------------------------------------------------------
@@ -353,6 +360,11 @@ def _given(value, what: str, who: str) -> tuple[bool, tuple[Tensor, ...]]:
                 f"{type(element)}."
             )
     return several, values
+
+
+def _are_plain(points: tuple) -> bool:
+    """Whether none of the tensors is of a class that overrides what is done with it."""
+    return all(p.__class__ in PLAIN for p in points)
 
 
 def _shown(values: Sequence[Tensor], several: bool, create_graph: bool):

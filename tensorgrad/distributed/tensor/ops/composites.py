@@ -4,7 +4,8 @@ The body of a composite may ask an array for its shape, which is that of one ran
 unless its name is in `ON_PIECES`, or a rule of `views.py` applies. All others run on the whole tensors, on every rank.
 
 Every call of a composite with a distributed tensor comes here: from the guards of functions (dispatch/guard.py), and
-from the methods of `DTensor`, which this file makes of those of `Tensor`.
+from the methods of `DTensor`, which this file makes of those of `Tensor`. Methods of ordinary tensors stay as they are:
+the ops that they consist of find the distributed tensor among their arguments.
 """
 
 from __future__ import annotations
@@ -291,8 +292,6 @@ def install() -> None:
             if name in vars(DTensor):
                 continue
             setattr(DTensor, name, _METHODS[name] if name.startswith("new") else _method(called, original))
-            if not hasattr(original, "__wrapped__") and not name.startswith("new"):  # a guard calls `handle` itself
-                setattr(Tensor, name, _method(called, original))
     for name, original in list(vars(masked).items()):  # functions that have no guards
         if isinstance(original, FunctionType) and name in masked.__all__:
             setattr(masked, name, _function(f"masked.{name}", original))

@@ -53,7 +53,7 @@ def _launcher() -> tuple[Any, ...]:
     if library.COMPILER is not None:
         return None, lambda *given: None, None, None
     if _functions is None:
-        addresses = native.words(library.image().address(LAUNCHER), 4)
+        addresses = native.words(library.image().address(LAUNCHER), 8)[4 * native.WINDOWS :]
         _functions = tuple(map(native.function, addresses, ("launch", "call", "replay", "same")))
     return _functions
 

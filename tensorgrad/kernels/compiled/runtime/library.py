@@ -137,10 +137,18 @@ class Image:
             data, code = self.blob(family), entry["code"]
             fixed = np.frombuffer(data, np.int64, entry["fixed"], code)
             moved = np.frombuffer(data, np.uint32, offset=code + 8 * entry["fixed"])
-            self.addresses[family] = placed(
-                data[:code], fixed, moved, entry["imports"], entry["written"], self.head["page"]
-            )
+            known = self.known(family)
+            imports = [known[name] for name in entry["imports"]]
+            self.addresses[family] = placed(data[:code], fixed, moved, imports, entry["written"], self.head["page"])
         return self.addresses[family]
+
+    def known(self, family: str) -> dict[str, int]:
+        """Returns the addresses that a family's imports have in this process."""
+        known = native.addresses()
+        if native.WINDOWS and family != self.where.get(key(native.CALLS)):
+            there = native.words(self.address(native.CALLS), len(native.CALLED))
+            known = known | dict(zip(native.CALLED, there, strict=True))
+        return known
 
     def address(self, identity: str) -> int:
         """Returns the address of a function's entry. Raises: Missing, Unusable."""
@@ -151,10 +159,10 @@ class Image:
         return self.load(family) + int(self.families[family]["entries"][name])
 
 
-def placed(code: bytes, fixed: np.ndarray, moved: np.ndarray, imports: list[str], written: int, page: int) -> int:
-    """Returns the address of code in memory, with the addresses of what it imports. Raises: Unusable."""
-    fixed, known = fixed.copy(), native.addresses()
-    fixed[: len(imports)] = [known[name] for name in imports]
+def placed(code: bytes, fixed: np.ndarray, moved: np.ndarray, imports: list[int], written: int, page: int) -> int:
+    """Returns the address of code in memory; `imports` are the addresses of what it imports. Raises: Unusable."""
+    fixed = fixed.copy()
+    fixed[: len(imports)] = imports
     try:
         return memory.place(code, fixed, written, page, moved)
     except memory.Refused as error:

@@ -28,6 +28,10 @@ PYTHON = (
 # Functions of the C library, and those that not every system has: code calls the latter if `system_numbers` say so.
 C_LIBRARY = ("memcpy", "memmove", "memset")
 IF_THERE = ("clock_gettime", "sched_yield", "usleep", "sched_getcpu", "sem_wait", "sem_post")
+# On x86-64, Windows calls functions in its own way, and kernels all call as other systems do. So functions that Python
+# calls are there twice (launch.py), and these are the names that kernels call through code which calls them that way.
+WINDOWS = os.name == "nt"
+CALLS, CALLED = "calls", (*(PREFIX + name for name in PYTHON), *C_LIBRARY)
 HEAD = 16  # bytes of an object before its own, in CPython of 64 bits with the GIL: `object.__basicsize__`
 _FASTCALL = 0x80
 

@@ -1,4 +1,4 @@
-"""What kernels are compiled for: a level of processors, and the system's way of calling functions.
+"""What kernels are compiled for: a level of processors.
 
 A process uses one level. Kernels are compiled for each (by tools/kernels in the repository) into a file that the
 package carries (library.py): the size of registers is in the code and in the arrangement of its operands, but not in
@@ -23,7 +23,6 @@ class Level(NamedTuple):
     """A level. `needs`: the features, as NumPy calls them, that a processor must have; one of the groups is enough."""
 
     machine: str
-    windows: bool
     lanes: int  # float32 numbers per register
     registers: int
     needs: tuple[tuple[str, ...], ...]
@@ -31,13 +30,11 @@ class Level(NamedTuple):
 
 _V3 = ("X86_V3",), ("AVX2", "FMA3", "F16C")  # NumPy's names since 2.4, and before
 _V4 = ("X86_V4",), ("AVX512_SKX",)
-# The best first. Windows calls functions in its own way on x86-64; one aarch64 serves all systems.
+# The best first. Each serves all systems.
 LEVELS = {
-    "x86-64-v4": Level("x86_64", False, 16, 32, _V4),
-    "x86-64-v3": Level("x86_64", False, 8, 16, _V3),
-    "win-x86-64-v4": Level("x86_64", True, 16, 32, _V4),
-    "win-x86-64-v3": Level("x86_64", True, 8, 16, _V3),
-    "aarch64": Level("aarch64", False, 4, 32, (("ASIMD",), ("NEON",))),
+    "x86-64-v4": Level("x86_64", 16, 32, _V4),
+    "x86-64-v3": Level("x86_64", 8, 16, _V3),
+    "aarch64": Level("aarch64", 4, 32, (("ASIMD",), ("NEON",))),
 }
 
 
@@ -54,9 +51,7 @@ def here() -> list[str]:
     return [
         name
         for name, level in LEVELS.items()
-        if level.machine == machine
-        and (level.windows == (os.name == "nt") or machine == "aarch64")
-        and any(all(_features().get(feature) for feature in group) for group in level.needs)
+        if level.machine == machine and any(all(_features().get(feature) for feature in group) for group in level.needs)
     ]
 
 
