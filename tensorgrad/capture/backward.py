@@ -19,10 +19,11 @@ from tensorgrad.capture.chains import FULL, Chains
 from tensorgrad.capture.history import Refused, Way
 from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.lifetimes import dropped
-from tensorgrad.capture.links import address, bounds
+from tensorgrad.capture.links import bounds
 from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.running import RUNNING, PlanError
 from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.kernels.compiled.runtime.launch import address
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 

@@ -21,9 +21,10 @@ import numpy as np
 
 from tensorgrad.capture.launches import Launch
 from tensorgrad.capture.lifetimes import VARIABLE
-from tensorgrad.capture.links import BYTE, Link, Links, Memory, Piece, address, bounds, full_of_nan
+from tensorgrad.capture.links import BYTE, Link, Links, Memory, Piece, bounds, full_of_nan
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.kernels.compiled.runtime import launch as compiled
+from tensorgrad.kernels.compiled.runtime.launch import address
 from tensorgrad.kernels.compiled.runtime.thread_pool import WAKING
 from tensorgrad.storage import fresh
 

@@ -19,23 +19,20 @@ from tensorgrad.tensor import PLAIN, Tensor, share
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 
 
-def arguments_check(args: tuple, kwargs: dict, modes: dict[str, Any], names_of_modes: dict[str, Any]) -> Any:
+def arguments_check(args: tuple, kwargs: dict, modes: Any) -> Any:
     """A function (args, kwargs) -> the tensors among them if they are of the kind of these, else None.
 
-    `modes` are expressions and their values; `names_of_modes` what they refer to. Returns None for arguments in
-    containers.
+    `modes` says whether those of the thread are the same (`ModesOfThread` in capture/running.py). Returns None for
+    arguments in containers.
     """
-    values: dict[str, Any] = {"ndarray": np.ndarray, "overlap": np.may_share_memory, **names_of_modes}
+    values: dict[str, Any] = {"ndarray": np.ndarray, "overlap": np.may_share_memory, "modes": modes}
     names = [f"t{i}" for i in range(len(args) + len(kwargs))]
     lines = [f"if len(args) != {len(args)} or {f'tuple(kwargs) != {tuple(kwargs)!r}' if kwargs else 'kwargs'}:"]
     lines += ["    return None"]
     if args:
         lines.append(f"{', '.join(names[: len(args)])}, = args")
     lines += [f"{t} = kwargs[{name!r}]" for t, name in zip(names[len(args) :], kwargs, strict=True)]
-    tests, tensors = list[str](), list[str]()
-    for i, (expression, value) in enumerate(modes.items()):
-        values[f"now{i}"] = value
-        tests.append(f"{expression} {'is' if value is None or value.__class__ is bool else '=='} now{i}")
+    tests, tensors = ["(modes.same() or modes.learned())"], list[str]()
     for t, value in zip(names, (*args, *kwargs.values()), strict=True):
         values[f"c_{t}"], values[f"k_{t}"] = value.__class__, value
         if value.__class__ in PLAIN:

@@ -17,7 +17,7 @@ from tensorgrad.capture.launches import VIEW, Launch
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.runtime import launch as compiled
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.launch import Shared
+from tensorgrad.kernels.compiled.runtime.launch import Shared, address
 from tensorgrad.kernels.compiled.runtime.thread_pool import Heard
 from tensorgrad.rows.kernel_tables import COMPILED
 from tensorgrad.settings import SETTINGS
@@ -113,11 +113,6 @@ class Link(NamedTuple):
     scratch: tuple[Memory, ...] = ()  # memory that only its launches use
     number: int = 0  # of the steps before it
     elements: int = 0  # the work of its launches
-
-
-def address(array: np.ndarray) -> int:
-    """Where an array's first element is."""
-    return int(array.__array_interface__["data"][0])
 
 
 def bounds(array: np.ndarray) -> tuple[int, int]:

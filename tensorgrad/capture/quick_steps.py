@@ -2,7 +2,8 @@
 
 An optimizer's step reads its settings, its hooks and the state of each parameter. While these are the very objects that
 they were, which machine code compares in one call, the kernel gets the arrays that it would get from `step`, and the
-coefficients that it got. Otherwise `step` runs.
+coefficients that it got. Otherwise `step` runs. Where one thread moves all parameters of SGD, machine code runs the
+launches of the first such step again, as a list.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorgrad.capture.guards import ABSENT, places_in_tensors
+from tensorgrad.kernels.compiled.runtime import launch as compiled
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.identities import Comparisons, usable
+from tensorgrad.kernels.compiled.runtime.launch import address
 from tensorgrad.optim import optimizer as optimizers
 from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.rows.kernel_tables import COMPILED
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 
+_EACH = {"sgd_step": "sgd_each"}  # kernels that do the same by a launch for each parameter
 _METHODS = ("step", "_step", "_step_group", "_settings_of", "_kernel_for", "_move")
 
 
@@ -36,7 +43,16 @@ class _Known(NamedTuple):
 
     same: Callable[[], bool]
     kernel: Callable
+    each: Callable | None  # the same by a launch for each parameter
     groups: list[_Group]
+
+
+class _Listed(NamedTuple):
+    """The launches of a step as a list, and the arrays that it takes after the gradients."""
+
+    place: int
+    arrays: list[np.ndarray]
+    kept: list[Any]
 
 
 def quick_step(optimizer: Any) -> Callable[[tuple], None] | None:
@@ -49,25 +65,55 @@ def quick_step(optimizer: Any) -> Callable[[tuple], None] | None:
     if known is None:
         return None
     before: Any = None  # the settings of the last step that was not a quick one
+    listed: _Listed | None = None  # the launches of `known`
+    replay = compiled.replay()
 
     def step(gradients: tuple) -> None:
-        nonlocal known, before
-        now = known
+        nonlocal known, before, listed
+        now, launches = known, listed
         if now is None or not now.same():
             optimizer.step()
             settings = _settings(optimizer)
             known, before = _known(optimizer) if settings is not None and settings == before else None, settings
+            listed = None
             return
         optimizer._opt_called = True
+        if launches is not None and replay(launches.place, *gradients, *launches.arrays):
+            return
+        kernel = now.kernel if now.each is None else now.each
         first = 0
-        for settings, params, arrays, width, scalars in now.groups:
-            given, last = arrays.copy(), first + len(params)
-            given[1::width] = gradients[first:last]
-            for n in now.kernel(given, scalars):  # the kernel does not take its arrays
-                optimizer._move(params[n], given[n * width : (n + 1) * width], settings, scalars[n], object())
-            first = last
+        with thread_pool.listening() as heard:
+            for settings, params, arrays, width, scalars in now.groups:
+                given, last = arrays.copy(), first + len(params)
+                given[1::width] = gradients[first:last]
+                for n in kernel(given, scalars):  # the kernel does not take its arrays
+                    optimizer._move(params[n], given[n * width : (n + 1) * width], settings, scalars[n], object())
+                first = last
+        if now.each is not None:
+            listed = _listed(heard, now, gradients)
+            if listed is None:
+                known = now._replace(each=None)
 
     return step
+
+
+def _listed(heard: list[thread_pool.Heard], known: _Known, gradients: tuple) -> _Listed | None:
+    """The launches of a step as a list, if one thread ran each, and there is one for each parameter."""
+    if len(heard) != len(gradients) or any(h.several for h in heard):
+        return None
+    arrays = [a for group in known.groups for i, a in enumerate(group.arrays) if a is not None and i % group.width != 1]
+    places = {address(a): n for n, a in enumerate([*gradients, *arrays]) if a.size}
+    kept: list[Any] = []
+
+    def place(number: Any) -> Any:
+        if number.__class__ is not np.ndarray:
+            return number
+        kept.append(number)
+        return (places[address(number)], 0) if address(number) in places else address(number)
+
+    launches = [(h.kernel, h.length, [place(n) for n in compiled.numbers_of(h.kernel, h.arguments)]) for h in heard]
+    words = compiled.listed([*gradients, *arrays], launches, sum(h.elements for h in heard) < thread_pool.WAKING)
+    return _Listed(address(words), arrays, [words, [a.dtype for a in (*gradients, *arrays)], kept])
 
 
 def _settings(optimizer: Any) -> list[tuple] | None:
@@ -110,4 +156,6 @@ def _known(optimizer: Any) -> _Known | None:
         scalars = [settings.coefficients(optimizer, group, t)] * len(params)
         made.append(_Group(settings, list(params), arrays, 2 + len(names), scalars))
     same = fast.function()
-    return None if same is None or not all(found) or "step" in own else _Known(same, row.ready, made)
+    each = COMPILED.get(_EACH.get(optimizer._kernel_name, ""))
+    alone = each.ready if each is not None and each.available() else None
+    return None if same is None or not all(found) or "step" in own else _Known(same, row.ready, alone, made)

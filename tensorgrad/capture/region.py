@@ -28,7 +28,7 @@ from tensorgrad.capture.guards import arguments_check
 from tensorgrad.capture.history import Refused
 from tensorgrad.capture.memory import Memory, bits, described
 from tensorgrad.capture.plan import Plan
-from tensorgrad.capture.running import NAMES_OF_THREAD, RUNNING, PlanError, modes, modes_of_thread
+from tensorgrad.capture.running import RUNNING, PlanError, modes, modes_of_thread
 from tensorgrad.capture.state import State
 from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
@@ -265,7 +265,7 @@ class Region(states.Region):
             plan.apart = Apart(own, plan.launches.with_grad)
         kind.plans.append((state, plan))
         self.plans += 1
-        fits = None if RUNNING.check else arguments_check(args, kwargs, modes_of_thread(), NAMES_OF_THREAD)
+        fits = None if RUNNING.check else arguments_check(args, kwargs, modes_of_thread())
         if fits is not None:
             self._ready.append((fits, state.quick, plan))
         kind.restart()

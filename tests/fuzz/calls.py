@@ -38,10 +38,14 @@ def distinct(shape: tuple, dim: int, size: int, device) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(np.broadcast_to(place.reshape(form), shape))).to(device)
 
 
-def stepped(name: str, params: list, grads: list, steps: int, **settings) -> list:
-    """Runs some steps of an optimizer with the same gradients. Returns the parameters and its state."""
+def stepped(name: str, params: list, grads: list, steps: int, kernel: str = "", **settings) -> list:
+    """Runs some steps of an optimizer, by another kernel if that is given, with the same gradients.
+
+    Returns the parameters and its state.
+    """
     leaves = [p.requires_grad_() for p in params]
     optimizer = getattr(torch.optim, name)(leaves, **settings)
+    optimizer._kernel_name = kernel or optimizer._kernel_name
     for _ in range(steps):
         for p, g in zip(leaves, grads, strict=True):
             p.grad = g

@@ -369,7 +369,11 @@ def conv_ways(d: Draw) -> None:
     if d.chance(0.2):
         d.ways["conv._CHUNK"] = d.one(2, 5)
     if d.chance(0.4):  # the costs of transposing and moving data, by which the algorithm is chosen
-        ways = ("images._TURNED", "images._TURNING"), ("conv._FILLING", "conv._MOVING"), ("winograd._SOURCE",)
+        ways = (
+            ("images._TURNED", "images._TURNING"),
+            ("conv._FILLING", "conv._MOVING"),
+            ("winograd._SOURCE", "winograd._INPUT"),
+        )
         d.ways |= dict.fromkeys(d.one(*ways), -1e9)
 
 
@@ -591,6 +595,8 @@ def pairs(d: Draw) -> tuple[str, str]:
 def optimizers(d: Draw) -> str:
     name = d.one("SGD", "SGD", "Adam", "Adam", "AdamW")
     given = [f"lr={d.one(0.1, 0.01)}", f"weight_decay={d.one(0.0, 0.0, 0.1)}", f"maximize={d.one(True, False)}"]
+    if name == "SGD" and d.chance(0.5):
+        given.append("kernel='sgd_each'")  # a launch for each parameter, as plans have it
     if name == "SGD" and d.chance(0.7):
         nesterov = d.one(True, False)
         given += [f"momentum={d.one(0.9, 0.5)}", f"nesterov={nesterov}"]
@@ -793,7 +799,7 @@ FAMILIES: dict[str, Family] = {
         indices, words("gather scatter scatter_add index_add"), words("index_select index index_grad index_put"),
         loose=4,
     ),
-    "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
+    "optimizers": Family(optimizers, ("sgd_step", "sgd_each", "adam_step"), loose=4, special=()),
     "clipping": Family(clipping, ("gradient_norm", "gradient_scale"), ("clip_gradients",), loose=4),
     "scaling": Family(scaling, (), ("unscale_gradients", "update_loss_scale")),
     "bernoulli": Family(bernoulli, ("bernoulli_mask", "uniform_numbers", "spin_wait")),

@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import random
 from types import MappingProxyType
 
 import pytest
@@ -69,6 +70,23 @@ def test_an_item_of_an_object_whose_attributes_have_no_dictionary_yet():
     assert same()
     del some.a
     assert not same()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_items_of_a_dictionary_that_move(seed):
+    """Each is looked for first where it was."""
+    rng = random.Random(seed)
+    owner = {f"key {n}": [n] for n in range(6)}
+    known = dict(owner)
+    checks = {key: item(owner, key, value) for key, value in known.items()}
+    for _ in range(200):
+        key = rng.choice([*known, "another"])
+        if rng.random() < 0.5:
+            owner.pop(key, None)
+        else:
+            owner[key] = known.get(key) if rng.random() < 0.8 else [1]
+        for key, same in checks.items():
+            assert same() == (owner.get(key) is known[key])
 
 
 def test_an_attribute_of_a_class():

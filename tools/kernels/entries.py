@@ -600,14 +600,19 @@ class _Launcher(_Module):
                 alike = builder.and_(alike, builder.icmp_signed("==", builder.load(key), wanted))
                 self.require(builder.and_(alike, builder.icmp_signed("!=", there, ir.Constant(_I32, 0))))
         with internals.counted(builder, items):
-            owner, name, held = following(), following(), following()
-            found = self.call(
-                "PyDict_GetItemWithError", builder.inttoptr(owner, _POINTER), builder.inttoptr(name, _POINTER)
-            )
-            found = builder.ptrtoint(found, _I64)
-            with builder.if_then(builder.icmp_signed("==", found, _i64(0)), likely=False):
-                self.call("PyErr_Clear")
-            self.require(builder.icmp_signed("==", found, held))
+            owner, name, held = builder.inttoptr(following(), _POINTER), following(), following()
+            last = following()
+            builder.store(last, at)
+            builder.store(_i64(0), key)
+            with builder.if_then(builder.icmp_signed(">=", last, _i64(0))):
+                self.call("PyDict_Next", owner, at, key, value)
+            with builder.if_then(builder.icmp_signed("!=", builder.load(key), name), likely=False):
+                found = self.call("PyDict_GetItemWithError", owner, builder.inttoptr(name, _POINTER))
+                found = builder.ptrtoint(found, _I64)
+                builder.store(found, value)
+                with builder.if_then(builder.icmp_signed("==", found, _i64(0)), likely=False):
+                    self.call("PyErr_Clear")
+            self.require(builder.icmp_signed("==", builder.load(value), held))
         builder.ret(self.call("PyBool_FromLong", _i64(1)))
         return function
 

@@ -102,12 +102,13 @@ def _joint() -> list[Any]:
     return found
 
 
-def _steps(name: str, **options: Any) -> Callable[[], list[Any]]:
+def _steps(name: str, kernel: str = "", **options: Any) -> Callable[[], list[Any]]:
     def program() -> list[Any]:
         import tensorgrad as torch
 
         x = _normal(37, 11).detach().requires_grad_()
         optimizer = getattr(torch.optim, name)([x], lr=0.1, **options)
+        optimizer._kernel_name = kernel or optimizer._kernel_name
         for n in range(3):
             x.grad = _normal(37, 11, seed=n, grad=False)
             optimizer.step()
@@ -555,6 +556,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices,
     **{f"broadcast.{name}": _joint for name in ("add", "sub", "mul", "div")},
     "optim.sgd": _and_in_two_bytes(_steps("SGD", momentum=0.9)),
+    "optim.sgd_each": _steps("SGD", "sgd_each", momentum=0.9),
     "optim.adam": _and_in_two_bytes(_steps("Adam", weight_decay=0.1)),
     "optim.squares": _clipped, "optim.scale": _clipped, "random": _random, "sort": _top, "pointwise": _pointwise,
     "softmax": _and_in_two_bytes(_rows), "index": _places, "conv": _convolutions,

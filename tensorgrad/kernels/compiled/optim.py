@@ -32,6 +32,7 @@ from tensorgrad.kernels.compiled.simd.two_bytes import rounded, widened
 
 _BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
 _KNOWN = "UniTuple(int64, 4)"
+_ROW, _NONE = "float32[::1]", np.empty(0, F32)
 _PART = 16384  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
@@ -66,6 +67,18 @@ def _loops(step: Callable, width: int) -> tuple[Shared, Shared]:
     return begin, over_all
 
 
+def _as_arrays(scalars: list, absent: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns different scalars as rows, and the row of each parameter (only one if they have it in common).
+
+    `absent` maps their names, in the order of a row, to the value that replaces None.
+    """
+    places: dict[tuple, int] = {}
+    rows = [places.setdefault(values, len(places)) for values in scalars]
+    found = [[getattr(values, name) for name in absent] for values in places]
+    numbers = [[otherwise if v is None else v for v, otherwise in zip(row, absent.values())] for row in found]
+    return np.array(numbers, F32), np.array(rows if len(places) > 1 else rows[:1], np.int64)
+
+
 def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, int], cost: float) -> Callable:
     """Makes the function that updates many parameters with the compiled `steps`: for float32, and for two bytes.
 
@@ -76,15 +89,6 @@ def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, in
     """
 
     loops = [_loops(step, width) for step in steps]
-
-    def as_arrays(scalars: list) -> tuple[np.ndarray, np.ndarray]:
-        """Returns different scalars as rows, and the row of each parameter (only one if they have it in common)."""
-        places: dict[tuple, int] = {}
-        rows = [places.setdefault(values, len(places)) for values in scalars]
-        found = [[getattr(values, name) for name in absent] for values in places]
-        numbers = [[otherwise if v is None else v for v, otherwise in zip(row, absent.values())] for row in found]
-        return np.array(numbers, F32), np.array(rows if len(places) > 1 else rows[:1], np.int64)
-
     kept: tuple = [], None, None  # the last scalars, which are often the next
     alone = int(thread_pool.GRAIN / cost)  # elements that one thread updates
 
@@ -92,7 +96,7 @@ def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, in
         nonlocal kept
         before, numbers, rows = kept
         if scalars != before:
-            numbers, rows = as_arrays(scalars)
+            numbers, rows = _as_arrays(scalars, absent)
             kept = scalars, numbers, rows
         begin, over_all = loops[kind is not KNOWN]
         ends = np.empty(len(scalars) + 2, np.int64)
@@ -124,41 +128,45 @@ def _over_all(steps: tuple[Callable, Callable], width: int, absent: dict[str, in
 # --- SGD -------------------------------------------------------------------------------------------------------------
 
 
-def _sgd() -> Callable:
-    absent = {"lr": 0, "decay": 0, "momentum": 0, "take": 1, "nesterov": 0, "maximize": 0, "first": 0}
-    LR, DECAY, MOMENTUM, TAKE, NESTEROV, MAXIMIZE, FIRST = range(len(absent))
+_OF_SGD = {"lr": 0, "decay": 0, "momentum": 0, "take": 1, "nesterov": 0, "maximize": 0, "first": 0}
+_LR, _DECAY, _MOMENTUM, _TAKE, _NESTEROV, _MAXIMIZE, _FIRST = range(len(_OF_SGD))
+_COST_OF_SGD = 0.2  # for 200,000 numbers two threads take no less time than one
 
-    @inner(fastmath={"contract"})
-    def without_buffer(x, g, lr, decay, sign):
-        if decay != F(0.0):
-            for i in range(x.size):
-                x[i] -= lr * (sign * g[i] + decay * x[i])
-        else:
-            lr = lr * sign
-            for i in range(x.size):
-                x[i] -= lr * g[i]
 
-    @inner(fastmath={"contract"})
-    def with_buffer(x, g, buffer, numbers):
-        is_first, nesterov = numbers[FIRST] != F(0.0), numbers[NESTEROV] != F(0.0)
-        lr, decay, momentum, take = numbers[LR], numbers[DECAY], numbers[MOMENTUM], numbers[TAKE]
-        sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
-        decays = decay != F(0.0)
+@inner(fastmath={"contract"})
+def _without_buffer(x, g, numbers):
+    lr, decay, sign = numbers[_LR], numbers[_DECAY], F(1.0) - F(2.0) * numbers[_MAXIMIZE]
+    if decay != F(0.0):
         for i in range(x.size):
-            slope = sign * g[i]
-            slope = slope + decay * x[i] if decays else slope
-            moved = slope if is_first else momentum * buffer[i] + take * slope
-            buffer[i] = moved
-            x[i] -= lr * (slope + momentum * moved if nesterov else moved)
+            x[i] -= lr * (sign * g[i] + decay * x[i])
+    else:
+        lr = lr * sign
+        for i in range(x.size):
+            x[i] -= lr * g[i]
 
+
+@inner(fastmath={"contract"})
+def _with_buffer(x, g, buffer, numbers):
+    is_first, nesterov = numbers[_FIRST] != F(0.0), numbers[_NESTEROV] != F(0.0)
+    lr, decay, momentum, take = numbers[_LR], numbers[_DECAY], numbers[_MOMENTUM], numbers[_TAKE]
+    sign = F(1.0) - F(2.0) * numbers[_MAXIMIZE]
+    decays = decay != F(0.0)
+    for i in range(x.size):
+        slope = sign * g[i]
+        slope = slope + decay * x[i] if decays else slope
+        moved = slope if is_first else momentum * buffer[i] + take * slope
+        buffer[i] = moved
+        x[i] -= lr * (slope + momentum * moved if nesterov else moved)
+
+
+def _sgd() -> Callable:
     @inner
     def step(job, size, numbers, known, first, last):
         x, g = array_of(word_at(job), size)[first:last], array_of(word_at(job + 8), size)[first:last]
         if word_at(job + 16) == known[2]:  # there is no buffer
-            sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
-            without_buffer(x, g, numbers[LR], numbers[DECAY], sign)
+            _without_buffer(x, g, numbers)
         else:
-            with_buffer(x, g, array_of(word_at(job + 16), size)[first:last], numbers)
+            _with_buffer(x, g, array_of(word_at(job + 16), size)[first:last], numbers)
 
     @inner
     def in_two_bytes(job, size, numbers, known, first, last):
@@ -166,7 +174,6 @@ def _sgd() -> Callable:
         bits, slopes = bits_of(word_at(job), size), bits_of(word_at(job + 8), size)
         buffers = bits_of(word_at(job + 16 if has_buffer else job), size)
         held = np.empty((3, _BLOCK), np.float32)
-        sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
         for start in range(first, last, _BLOCK):
             end = min(start + _BLOCK, last)
             x, g, buffer = held[0, : end - start], held[1, : end - start], held[2, : end - start]
@@ -174,13 +181,40 @@ def _sgd() -> Callable:
             widened(slopes[start:end], g, brain)
             if has_buffer:
                 widened(buffers[start:end], buffer, brain)
-                with_buffer(x, g, buffer, numbers)
+                _with_buffer(x, g, buffer, numbers)
                 rounded(buffer, buffers[start:end], brain)
             else:
-                without_buffer(x, g, numbers[LR], numbers[DECAY], sign)
+                _without_buffer(x, g, numbers)
             rounded(x, bits[start:end], brain)
 
-    return _over_all((step, in_two_bytes), 3, absent, 0.2)  # for 200,000 numbers two threads take no less time than one
+    return _over_all((step, in_two_bytes), 3, _OF_SGD, _COST_OF_SGD)
+
+
+def _sgd_each() -> Callable:
+    """Makes the function that does the same by a launch for each parameter, which a plan repeats by itself."""
+
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64, int64)")
+    def move(x, g, buffer, numbers, first, last):
+        """Updates a parameter; a `buffer` without numbers stands for none."""
+        if buffer.size:
+            _with_buffer(x[first:last], g[first:last], buffer[first:last], numbers)
+        else:
+            _without_buffer(x[first:last], g[first:last], numbers)
+
+    def each(arrays, scalars):
+        numbers, rows = _as_arrays(scalars, _OF_SGD)
+        left = []
+        for n in range(len(scalars)):
+            several = [a for a in arrays[3 * n : 3 * n + 3] if a is not None]
+            if not all(a.dtype is F32 and a.flags.carray and a.shape == several[0].shape for a in several):
+                left.append(n)
+                continue
+            x, g, *buffer = [a.reshape(-1) for a in several]
+            row = numbers[rows[n] if rows.size > 1 else 0]
+            thread_pool.run(move, x.size, (x, g, *(buffer or [_NONE]), row), int(x.size * _COST_OF_SGD))
+        return left
+
+    return each
 
 
 # --- Adam ------------------------------------------------------------------------------------------------------------
@@ -313,4 +347,6 @@ def _scale() -> Callable:
     return kernel
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"sgd": _sgd, "adam": _adam, "squares": _squares, "scale": _scale}
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "sgd": _sgd, "sgd_each": _sgd_each, "adam": _adam, "squares": _squares, "scale": _scale
+}  # fmt: skip

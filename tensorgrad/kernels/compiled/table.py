@@ -84,7 +84,7 @@ ROWS = (
     *(Row(f"joint_{name}", f"broadcast.{name}", 1) for name in ARITHMETIC),  # of equal shapes, too (capture/links.py)
     Row("batch_norm_relu_pool", "norm_pool.forward", 8192),
     Row("batch_norm_relu_pool_grad", "norm_pool.backward", 8192, 3),
-    Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
+    Row("sgd_step", "optim.sgd", 1), Row("sgd_each", "optim.sgd_each", 1), Row("adam_step", "optim.adam", 1),
     Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
     Row("bernoulli_mask", "random.mask", 2048), Row("uniform_numbers", "random.uniform", 16384),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),

@@ -5,7 +5,8 @@ that holds an object's address. Where it is, is found out on an example, and wha
 of comparisons is an array of 64-bit numbers: how many words have to be equal to a value, how many unequal, how many
 lists, whole dictionaries, and single items there are. Then follow, in this order: pairs of an address and a value; for
 each list how long it is, and its items; for each dictionary how long it is, and its keys in order, each with the value
-(0: any); for each single item the dictionary, the key and the value.
+(0: any); for each single item the dictionary, the key, the value, and where in the dictionary's order it was last (-1:
+nowhere), where it is looked for first.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Comparisons:
         if found is None or key.__class__ is not str:
             return False
         self._kept += [owner, key, value]
-        self._items += [found, id(key), 0 if value is absent else id(value)]
+        keys = [*(dict.keys(owner) if isinstance(owner, dict) else owner)]
+        place = next((n for n, other in enumerate(keys) if other is key), -1)
+        self._items += [found, id(key), 0 if value is absent else id(value), place]
         return True
 
     def length(self, owner: Any, length: int) -> bool:
@@ -119,7 +122,7 @@ class Comparisons:
     def function(self) -> Callable[[], bool] | None:
         """The function that compares; None if there is nothing to compare."""
         counts = [len(self._equal) // 2, len(self._unequal) // 2]
-        counts += [len(self._sequences), len(self._walks), len(self._items) // 3]
+        counts += [len(self._sequences), len(self._walks), len(self._items) // 4]
         if not any(counts):
             return None
         several = chain(*self._sequences, *self._walks)

@@ -130,6 +130,11 @@ _ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _STORED = -2  # dimensions of an array whose memory is asked for in words of two bytes
 
 
+def address(array: np.ndarray) -> int:
+    """Where an array's first element is."""
+    return int(array.__array_interface__["data"][0])
+
+
 def numbers_of(kernel: Shared, arguments: tuple) -> list[Any]:
     """The numbers that the launcher unpacks arguments to, with an array itself in the place of its address."""
     # (The words of kinds are four for each argument; those of a tuple's items follow it.)
