@@ -295,7 +295,7 @@ def matrices(d: Draw) -> str:
 
 def small_weights(d: Draw) -> str:
     """Weights of 8 and 4 bits, and products with them."""
-    rows, columns, bits = d.one(1, 2, 9, 33), d.size(1, 40), d.one(8, 4)
+    rows, columns, bits = d.one(1, 2, 3, 5, 8, 9, 33), d.size(1, 40), d.one(8, 4)
     if bits == 8:
         depth = d.one(d.size(1, 40), 130, 300)
         stored = [d.array((columns, depth), "int8", low=-128, high=128, grad=False), d.array((columns,), grad=False)]

@@ -85,13 +85,17 @@ def test_which_sizes_the_compiled_kernels_compute(monkeypatch):
 @pytest.mark.skipif(bool(absent()), reason=absent())
 def test_a_row_has_the_same_bits_alone_and_among_others():
     x, stored, scales, zeros, b, _ = drawn(8, 72, 320, 64)
-    packed = packed_int4(stored)
-    whole = int4_linear(x, packed, scales, zeros, b)
-    assert all(torch.equal(int4_linear(x[n : n + 1], packed, scales, zeros, b)[0], whole[n]) for n in range(8))
-    weight = stored.to(torch.int8)[:, :320]
-    whole = int8_linear(x, weight.contiguous(), scales[:, 0].contiguous(), b)
-    again = int8_linear(x[3:4], weight.contiguous(), scales[:, 0].contiguous(), b)[0]
-    assert torch.equal(again, whole[3])
+    packed, eight = packed_int4(stored), stored.to(torch.int8)[:, :313].contiguous()
+    products = [
+        lambda x: int4_linear(x, packed, scales, zeros, b),
+        lambda x: int4_linear(x, packed, scales, None, b),
+        lambda x: int8_linear(x[:, :313].contiguous(), eight, scales[:, 0].contiguous(), b),
+        *(lambda x, d=d: nn.functional.linear(x[:, :313].to(d), eight.to(d)) for d in (torch.bfloat16, torch.float16)),
+    ]
+    for product in products:
+        alone = torch.cat([product(x[n : n + 1]) for n in range(6)])
+        for rows in range(2, 7):
+            assert torch.equal(product(x[:rows]), alone[:rows])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])

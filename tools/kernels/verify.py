@@ -445,7 +445,7 @@ def _joined() -> list[Any]:
 
 
 def _small_weights() -> list[Any]:
-    """Weights of 8 and 4 bits, and products with one row and with many."""
+    """Weights of 8 and 4 bits, and products with one row, with few and with many."""
     import tensorgrad as torch
     from tensorgrad.ops.nn.small_weights import int4_linear, int4_weights, int8_linear, int8_weights
 
@@ -454,7 +454,7 @@ def _small_weights() -> list[Any]:
     four = torch.from_numpy(bytes_of.integers(0, 256, (37, 96)).astype(np.uint8))
     scales, groups, zeros = _normal(37, grad=False), _normal(37, 3, grad=False), _normal(37, 3, grad=False)
     made = [int8_weights(eight, scales), int4_weights(four, groups), int4_weights(four, groups, zeros)]
-    for rows in (1, 3, 40):
+    for rows in (1, 3, 7, 40):
         made += [
             int8_linear(_normal(rows, 130, grad=False), eight, scales, _normal(37, grad=False)),
             int4_linear(_normal(rows, 192, grad=False), four, groups),

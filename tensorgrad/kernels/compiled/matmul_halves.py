@@ -22,8 +22,8 @@ from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import into_panels
 from tensorgrad.kernels.compiled.simd.small_weights import (
     PARTS,
-    bfloat16_dots,
-    float16_dots,
+    bfloat16_few,
+    float16_few,
     of_bfloat16,
     of_float16,
     to_bfloat16,
@@ -53,7 +53,7 @@ _U16 = np.dtype(np.uint16)
 _NO_BIAS = np.empty(0, _U16)
 
 
-def _few(dots, wide, rounded):
+def _few(few, wide, rounded):
     """Makes the loop over blocks of weights."""
 
     @inner
@@ -66,15 +66,15 @@ def _few(dots, wide, rounded):
     def loop(x, w, bias, out, sizes, first, last):
         """Computes out[m, n] = bias[n] + Σₖ x[m, k] w[n, k] for blocks of DOTS rows n of the weights."""
         rows, columns, depth = sizes
-        sums = np.empty(DOTS, np.float32)
+        sums = np.empty(rows * DOTS, np.float32)
         count = depth // PARTS
         for block in range(first, last):
             start = min(block * DOTS, columns - DOTS)  # the last block overlaps the one before it
+            few(x, rows, depth, w, start * depth, count, sums)
             for m in range(rows):
-                dots(x, m * depth, w, start * depth, depth, count, sums, 0)
                 for r in range(DOTS):
                     n = start + r
-                    total = sums[r]
+                    total = sums[m * DOTS + r]
                     if count * PARTS < depth:
                         total = rest(x, m * depth, w, n * depth, count * PARTS, depth, total)
                     out[m * columns + n] = rounded(total + wide(bias[n]) if bias.size else total)
@@ -85,7 +85,7 @@ def _few(dots, wide, rounded):
 @lru_cache(maxsize=1)
 def few_loops() -> tuple:
     """The loops for few rows: of float16 and of bfloat16."""
-    return _few(float16_dots, of_float16, to_float16), _few(bfloat16_dots, of_bfloat16, to_bfloat16)
+    return _few(float16_few, of_float16, to_float16), _few(bfloat16_few, of_bfloat16, to_bfloat16)
 
 
 @inner

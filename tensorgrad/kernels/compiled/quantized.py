@@ -1,8 +1,9 @@
 """Products with weights of 8 and 4 bits (kernels/array/quantized.py says how they are stored).
 
-A few rows, such as a decoder's token, are multiplied with the weights as they are read: a pass over the weights is what
-such a product takes, so fewer bytes are less time. For more rows, blocks of the weights become float32 and stay in a
-cache for the float32 product. Threads share the rows of the weights.
+A few rows, such as a decoder's token, are multiplied with the weights as they are read, which become float32 in
+registers, once for up to four rows: a pass over the weights is what such a product takes, so fewer bytes are less time.
+For more rows, blocks of the weights become float32 and stay in a cache for the float32 product. Threads share the rows
+of the weights.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from tensorgrad.kernels.compiled.simd.small_weights import (
     INT4_ROWS,
     PARTS,
     ROWS,
-    int4_dots,
-    int4_dots_with_zeros,
-    int8_dots,
+    int4_few,
+    int4_few_with_zeros,
+    int8_few,
 )
 from tensorgrad.rows.kernel_tables import run_kernel
 from tensorgrad.storage.fresh import fresh
@@ -51,19 +52,16 @@ def int8_loop():
     def loop(x, w, scales, bias, out, sizes, first, last):
         """Computes out[m, n] = bias[n] + scales[n] Σₖ x[m, k] w[n, k] for blocks of ROWS rows n of the weights."""
         rows, columns, depth = sizes
-        sums = np.empty(ROWS, np.float32)
+        sums = np.zeros(rows * ROWS, np.float32)
         count = depth // PARTS
         for block in range(first, last):
-            begin = block * ROWS
-            whole = begin + ROWS <= columns
-            start = begin if whole else max(columns - ROWS, 0)  # the last block overlaps the one before it
+            start = min(block * ROWS, columns - ROWS)  # the last block overlaps the one before it
+            if count:
+                int8_few(x, rows, depth, w, start * depth, count, sums)
             for m in range(rows):
-                sums[:] = np.float32(0)
-                if count:
-                    int8_dots(x, m * depth, w, start * depth, depth, count, sums, 0)
                 for r in range(ROWS):
                     n = start + r
-                    total = sums[r]
+                    total = sums[m * ROWS + r]
                     if count * PARTS < depth:
                         total = _int8_dot(x, m * depth, w, n * depth, count * PARTS, depth, total)
                     total *= scales[n]
@@ -81,24 +79,19 @@ def int4_loop():
     def loop(x, packed, scales, zeros, of_groups, bias, out, sizes, first, last):
         """The same with weights of 4 bits, in `groups` groups of `blocks` blocks in each row."""
         rows, columns, depth, groups, blocks = sizes
-        sums = np.empty(INT4_ROWS, np.float32)
+        sums = np.empty(rows * INT4_ROWS, np.float32)
         for block in range(first, last):
-            begin = block * INT4_ROWS
-            start = begin if begin + INT4_ROWS <= columns else max(columns - INT4_ROWS, 0)
+            start = min(block * INT4_ROWS, columns - INT4_ROWS)  # the last block overlaps the one before it
+            if zeros.size:
+                int4_few_with_zeros(
+                    x, rows, depth, packed, start, groups, blocks, scales, zeros, of_groups, sums
+                )  # fmt: skip
+            else:
+                int4_few(x, rows, depth, packed, start, groups, blocks, scales, zeros, of_groups, sums)
             for m in range(rows):
-                if zeros.size:
-                    int4_dots_with_zeros(
-                        x, m * depth, packed, start * depth // 2, depth // 2, groups, blocks, scales, start * groups,
-                        groups, zeros, of_groups, m * groups * PARTS, sums, 0,
-                    )  # fmt: skip
-                else:
-                    int4_dots(
-                        x, m * depth, packed, start * depth // 2, depth // 2, groups, blocks, scales, start * groups,
-                        groups, zeros, of_groups, 0, sums, 0,
-                    )  # fmt: skip
                 for r in range(INT4_ROWS):
-                    n = start + r
-                    out[m * columns + n] = sums[r] + bias[n] if bias.size else sums[r]
+                    n, total = start + r, sums[m * INT4_ROWS + r]
+                    out[m * columns + n] = total + bias[n] if bias.size else total
 
     return loop
 

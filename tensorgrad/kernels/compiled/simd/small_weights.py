@@ -7,14 +7,15 @@ partial sum p % 16, and these are added in a fixed order. So the results depend 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
 
-from tensorgrad.kernels.compiled.runtime.language import declared, intrinsic, ir, nothing, types
+from tensorgrad.kernels.compiled.runtime.language import declared, inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.compiled.simd.vectors import I64, LANES, MANY, loop, pointer_at, pointer_of
 
 PARTS = 16  # partial sums
 ROWS = 8 if MANY else 4  # rows of weights at a time
 INT4_ROWS = 4  # more would need more addresses, of weights and of scales, than there are registers for them
+FOUR, TWO = 4, 2  # rows of numbers for which weights that are in registers are used
+_HELD = 16 if MANY else 4  # sums in registers, at most
 
 _F32, _I8, _I32 = ir.FloatType(), ir.IntType(8), ir.IntType(32)
 _WIDE, _NUMBERS, _BYTES = ir.VectorType(_F32, PARTS), ir.VectorType(_I32, PARTS), ir.VectorType(_I8, PARTS)
@@ -81,42 +82,73 @@ def _float16(builder, place):
     return builder.fpext(_load(builder, place, _HALVES, 2), _WIDE)
 
 
-def _dots(wide: Callable):
+def _dots(wide: Callable, lines: int):
     """Makes the function for weights that are stored as integers, of which `wide` loads float32 numbers."""
+    held = min(ROWS, _HELD // lines)
 
     @intrinsic
-    def dots(typing, x, at, weights, start, pitch, count, out, to):
-        """out[to + r] = Σₚ x[at + p] weights[start + r pitch + p] for ROWS rows r, over `count` PARTS numbers p.
+    def dots(typing, x, at, width, weights, start, pitch, count, out, to):
+        """out[to + m ROWS + r] = Σₚ x[at + m width + p] weights[start + r pitch + p], over `count` PARTS numbers p.
 
-        `count` is at least one. Nothing checks bounds.
+        For `lines` rows m and ROWS rows r, a few of these after the others. `count` is at least one. Nothing checks
+        bounds.
         """
         index = types.int64
-        signature = types.void(x, index, weights, index, index, index, out, index)
+        signature = types.void(x, index, index, weights, index, index, index, out, index)
 
         def code(context, builder, signature, given):
             kinds, fused = signature.args, _multiply_add(builder)
-            numbers = pointer_of(context, builder, kinds[0], given[0], given[1])
-            first = pointer_of(context, builder, kinds[2], given[2], given[3])
-            rows = [pointer_at(builder, first, builder.mul(given[4], ir.Constant(I64, r))) for r in range(ROWS)]
+            numbers = _rows_from(builder, pointer_of(context, builder, kinds[0], given[0], given[1]), given[2], lines)
+            first = pointer_of(context, builder, kinds[3], given[3], given[4])
+            target = pointer_of(context, builder, kinds[7], given[7], given[8])
+            all_rows = _rows_from(builder, first, given[5], ROWS)
+            for begin in range(0, ROWS, held):
+                rows = all_rows[begin : begin + held]
 
-            def step(k, sums):
-                place = builder.mul(k, ir.Constant(I64, PARTS))
-                factor = _load(builder, pointer_at(builder, numbers, place), _WIDE, 4)
-                made = []
-                for row, total in zip(rows, sums, strict=True):
-                    numbers_of_row = wide(builder, pointer_at(builder, row, place))
-                    made.append(builder.call(fused, [factor, numbers_of_row, total]))
-                return made
+                def step(k, sums, rows=rows):
+                    place = builder.mul(k, ir.Constant(I64, PARTS))
+                    factors = [_load(builder, pointer_at(builder, line, place), _WIDE, 4) for line in numbers]
+                    made = []
+                    for r, row in enumerate(rows):
+                        weights_of_row = wide(builder, pointer_at(builder, row, place))
+                        for m, factor in enumerate(factors):
+                            made.append(builder.call(fused, [factor, weights_of_row, sums[r * lines + m]]))
+                    return made
 
-            sums = _loop(builder, given[5], [_ZERO] * ROWS, step)
-            target = pointer_of(context, builder, kinds[6], given[6], given[7])
-            for r, total in enumerate(sums):
-                builder.store(_total(builder, total), pointer_at(builder, target, r))
+                sums = _loop(builder, given[6], [_ZERO] * (held * lines), step)
+                for n, total in enumerate(sums):
+                    place = n % lines * ROWS + begin + n // lines
+                    builder.store(_total(builder, total), pointer_at(builder, target, place))
             return nothing(context)
 
         return signature, code
 
     return dots
+
+
+def _rows_from(builder, pointer, pitch, count: int) -> list:
+    """Where `count` rows begin that are `pitch` apart."""
+    return [pointer_at(builder, pointer, builder.mul(pitch, ir.Constant(I64, r))) for r in range(count)]
+
+
+def _few(wide: Callable):
+    """Makes the function for a few rows of numbers: weights become float32 once for four of these, or for two."""
+    one, two, four = _dots(wide, 1), _dots(wide, TWO), _dots(wide, FOUR)
+
+    @inner
+    def few(x, rows, depth, w, start, count, sums):
+        """Computes sums[m ROWS + r] = Σₚ x[m depth + p] w[start + r depth + p] for `rows` rows m, and ROWS rows r."""
+        m = 0
+        while m + FOUR <= rows:
+            four(x, m * depth, depth, w, start, depth, count, sums, m * ROWS)
+            m += FOUR
+        while m + TWO <= rows:
+            two(x, m * depth, depth, w, start, depth, count, sums, m * ROWS)
+            m += TWO
+        if m < rows:
+            one(x, m * depth, depth, w, start, depth, count, sums, m * ROWS)
+
+    return few
 
 
 @intrinsic
@@ -187,66 +219,81 @@ def _int4(builder, place):
     return _looked_up(builder, both) if LANES == PARTS else _converted(builder, both)
 
 
-def _int4_dots(with_zeros: bool):
+def _int4_dots(with_zeros: bool, lines: int):
     """Makes the function for weights of 4 bits, with or without zeros."""
+    held = min(INT4_ROWS, 2 * INT4_ROWS // lines)
 
     @intrinsic
     def int4_dots(
-        typing, x, at, packed, start, pitch, groups, blocks, scales, s, s_pitch, zeros, of_groups, g, out, to
-    ):
-        """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for INT4_ROWS rows r.
+        typing, x, at, width, packed, start, pitch, groups, blocks, scales, s, zeros, of_groups, g, out, to
+    ):  # fmt: skip
+        """out[to + m INT4_ROWS + r] = Σ over groups of scale Σₚ x[m, p] (q - 8) + zero Σₚ x[m, p].
 
-        A group has `blocks` blocks of 32 weights. `of_groups[g + 16 n + i]` holds the sums of x over group n for the
-        partial sum i. Nothing checks bounds.
+        For `lines` rows m, which begin at at + m width, and INT4_ROWS rows r. A group has `blocks` blocks of 32
+        weights, a row of weights has `groups` scales. `of_groups[g + (m groups + n) 16 + i]` holds the sums of row m
+        over group n for the partial sum i. Nothing checks bounds.
         """
         index = types.int64
-        signature = types.void(x, index, packed, index, index, index, index, scales, index, index, zeros, of_groups,
+        signature = types.void(x, index, index, packed, index, index, index, index, scales, index, zeros, of_groups,
                                index, out, index)  # fmt: skip
 
         def code(context, builder, signature, given):
             kinds, fused = signature.args, _multiply_add(builder)
-            numbers = pointer_of(context, builder, kinds[0], given[0], given[1])
+            numbers = _rows_from(builder, pointer_of(context, builder, kinds[0], given[0], given[1]), given[2], lines)
+            groups = given[6]
 
             def rows_of(position, begin, pitch):
                 first = pointer_of(context, builder, kinds[position], given[position], begin)
-                return [pointer_at(builder, first, builder.mul(pitch, ir.Constant(I64, r))) for r in range(INT4_ROWS)]
+                return _rows_from(builder, first, pitch, INT4_ROWS)
 
-            rows, factors = rows_of(2, given[3], given[4]), rows_of(7, given[8], given[9])
-            added = rows_of(10, given[8], given[9]) if with_zeros else []
-            sums_of_groups = pointer_of(context, builder, kinds[11], given[11], given[12]) if with_zeros else None
-
-            def block(n, sums=()):
-                place = pointer_at(builder, numbers, builder.mul(n, ir.Constant(I64, 2 * PARTS)))
-                first = _load(builder, place, _WIDE, 4)
-                second = _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4)
-                made = []
-                for row, total in zip_longest(rows, sums):
-                    here = pointer_at(builder, row, builder.mul(n, ir.Constant(I64, PARTS)))
-                    low, high = _int4(builder, here)
-                    total = builder.call(fused, [first, low, total]) if sums else builder.fmul(first, low)
-                    made.append(builder.call(fused, [second, high, total]))
-                return made
-
-            def group(n, totals):
-                begin = builder.mul(n, given[6])
-                sums = block(begin)
-                step = lambda k, sums: block(builder.add(begin, k), sums)
-                _, sums = loop(builder, ir.Constant(I64, 1), given[6], 1, sums, step)
-                made = []
-                for r, (total, one) in enumerate(zip(totals, sums, strict=True)):
-                    scale = _spread(builder, builder.load(pointer_at(builder, factors[r], n)))
-                    total = builder.call(fused, [scale, one, total])
-                    if with_zeros:
-                        zero = _spread(builder, builder.load(pointer_at(builder, added[r], n)))
-                        place = pointer_at(builder, sums_of_groups, builder.mul(n, ir.Constant(I64, PARTS)))
-                        total = builder.call(fused, [zero, _load(builder, place, _WIDE, 4), total])
-                    made.append(total)
-                return made
-
-            totals = _loop(builder, given[5], [_ZERO] * INT4_ROWS, group)
+            all_rows, factors = rows_of(3, given[4], given[5]), rows_of(8, given[9], groups)
+            added = rows_of(10, given[9], groups) if with_zeros else []
+            sums_of_groups = []
+            if with_zeros:
+                first = pointer_of(context, builder, kinds[11], given[11], given[12])
+                sums_of_groups = _rows_from(builder, first, builder.mul(groups, ir.Constant(I64, PARTS)), lines)
             target = pointer_of(context, builder, kinds[13], given[13], given[14])
-            for r, total in enumerate(totals):
-                builder.store(_total(builder, total), pointer_at(builder, target, r))
+            for begin in range(0, INT4_ROWS, held):
+                rows = all_rows[begin : begin + held]
+
+                def block(n, sums=(), rows=rows):
+                    places = [pointer_at(builder, x, builder.mul(n, ir.Constant(I64, 2 * PARTS))) for x in numbers]
+                    halves = [
+                        (_load(builder, place, _WIDE, 4), _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4))
+                        for place in places
+                    ]
+                    made = []
+                    for r, row in enumerate(rows):
+                        low, high = _int4(builder, pointer_at(builder, row, builder.mul(n, ir.Constant(I64, PARTS))))
+                        for m, (first, second) in enumerate(halves):
+                            if sums:
+                                total = builder.call(fused, [first, low, sums[r * lines + m]])
+                            else:
+                                total = builder.fmul(first, low)
+                            made.append(builder.call(fused, [second, high, total]))
+                    return made
+
+                def group(n, totals, begin=begin, block=block):
+                    start = builder.mul(n, given[7])
+                    sums = block(start)
+                    step = lambda k, sums: block(builder.add(start, k), sums)
+                    _, sums = loop(builder, ir.Constant(I64, 1), given[7], 1, sums, step)
+                    made = []
+                    for i, (total, one) in enumerate(zip(totals, sums, strict=True)):
+                        r, m = begin + i // lines, i % lines
+                        scale = _spread(builder, builder.load(pointer_at(builder, factors[r], n)))
+                        total = builder.call(fused, [scale, one, total])
+                        if with_zeros:
+                            zero = _spread(builder, builder.load(pointer_at(builder, added[r], n)))
+                            place = pointer_at(builder, sums_of_groups[m], builder.mul(n, ir.Constant(I64, PARTS)))
+                            total = builder.call(fused, [zero, _load(builder, place, _WIDE, 4), total])
+                        made.append(total)
+                    return made
+
+                totals = _loop(builder, groups, [_ZERO] * (held * lines), group)
+                for i, total in enumerate(totals):
+                    place = i % lines * INT4_ROWS + begin + i // lines
+                    builder.store(_total(builder, total), pointer_at(builder, target, place))
             return nothing(context)
 
         return signature, code
@@ -254,7 +301,30 @@ def _int4_dots(with_zeros: bool):
     return int4_dots
 
 
+def _int4_few(with_zeros: bool):
+    """Makes the function for a few rows of numbers, as for weights of more bits."""
+    one, two, four = (_int4_dots(with_zeros, lines) for lines in (1, TWO, FOUR))
+
+    @inner
+    def few(x, rows, depth, packed, start, groups, blocks, scales, zeros, of_groups, sums):
+        """Computes the sums of `rows` rows m and the rows of weights from `start` on, as sums[m INT4_ROWS + r]."""
+        half, at, apart = depth // 2, start * (depth // 2), groups * PARTS
+        m = 0
+        while m + FOUR <= rows:
+            four(x, m * depth, depth, packed, at, half, groups, blocks, scales, start * groups, zeros, of_groups,
+                 m * apart, sums, m * INT4_ROWS)  # fmt: skip
+            m += FOUR
+        while m + TWO <= rows:
+            two(x, m * depth, depth, packed, at, half, groups, blocks, scales, start * groups, zeros, of_groups,
+                m * apart, sums, m * INT4_ROWS)  # fmt: skip
+            m += TWO
+        if m < rows:
+            one(x, m * depth, depth, packed, at, half, groups, blocks, scales, start * groups, zeros, of_groups,
+                m * apart, sums, m * INT4_ROWS)  # fmt: skip
+
+    return few
+
+
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
-int8_dots, bfloat16_dots = _dots(_int8), _dots(_bfloat16)
-float16_dots = _dots(_float16)
-int4_dots, int4_dots_with_zeros = _int4_dots(False), _int4_dots(True)
+int8_few, bfloat16_few, float16_few = _few(_int8), _few(_bfloat16), _few(_float16)
+int4_few, int4_few_with_zeros = _int4_few(False), _int4_few(True)
