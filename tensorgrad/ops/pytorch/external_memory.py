@@ -35,7 +35,7 @@ from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import RESHAPED, Tensor, wrap
+from tensorgrad.tensor import Tensor, reshape_in_place, wrap
 
 # --- explicit strides ----------------------------------------------------------------------------------------------
 
@@ -429,7 +429,7 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     else:
         array, memory = _source(self, source, storage_offset, size, stride)
     if array.shape != self._array.shape:
-        self.__dict__[RESHAPED] = True
+        reshape_in_place(self)
     version = self._storage.version
     if memory is not None and (memory.version is None) is not (version is None):
         memory = memory.__class__.of(memory.array, version)  # whether this is an inference tensor stays as it was
