@@ -242,6 +242,24 @@ def test_grid_sample_and_its_gradients(dims, mode, padding, align):
 
 
 @pytest.mark.parametrize("dims,mode,padding", GRIDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_grid_sample_rounds_half_precision_as_torch_does(dims, mode, padding, dtype):
+    """Every step, and every sum in its order: the same bits, at sizes of several vectors and blocks, too."""
+    orders = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")  # vectors of 32 bytes
+    for seed in range(12):
+        align = bool(seed % 2)
+        x, grid = sampled(dims, seed, torch.float32, places=[97, 130] if dims == 2 and seed > 9 else None)
+        x, grid = x.detach().to(dtype).requires_grad_(), grid.detach().to(dtype).requires_grad_()
+        w = torch.randn(2, 3, *grid.shape[1:-1]).to(dtype)
+        y = F.grid_sample(x, grid, mode, padding, align)
+        a, b = leaf(x, True), leaf(grid, True)
+        z = G.grid_sample(a, b, mode, padding, align)
+        found = (z, *tg.autograd.grad(z, (b, a), leaf(w)))
+        for got, wanted in list(zip(found, (y, *torch.autograd.grad(y, (grid, x), w))))[: 3 if orders else 2]:
+            assert got.tolist() == wanted.tolist(), (seed, align)
+
+
+@pytest.mark.parametrize("dims,mode,padding", GRIDS)
 def test_second_gradients_of_grid_sample(dims, mode, padding):
     x, grid = sampled(dims, 1, size=[3, 4, 5][:dims], places=[2, 3, 2][:dims])
     w = torch.randn(2, 3, *grid.shape[1:-1], dtype=torch.float64, requires_grad=True)
