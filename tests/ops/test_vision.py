@@ -12,6 +12,7 @@ from tensorgrad.kernels.array import grid as grid_kernels
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.rows.kernel_tables import OPS
 from tests.support.compare import assert_close
+from tests.support.threads import threads
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 from tests.conformance.opdb_bridge import to_tg  # noqa: E402
@@ -26,12 +27,9 @@ def leaf(t, requires_grad=False):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with warnings.catch_warnings():
+    with threads(torch, 1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    torch.set_num_threads(before)
 
 
 # --- resizing ------------------------------------------------------------------------------------------------------

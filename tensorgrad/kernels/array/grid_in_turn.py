@@ -24,16 +24,16 @@ def scatter_in_turn(home, xp, buffer, g, offsets, located, mode, dims):
         place = index + offset
         places.append(place if home is None else place - place % len(home) + home[place % len(home)])
         values.append(np.broadcast_to(_weighted(g, weights, tap), g.shape))
-    count, rest = len(places), -index.shape[-1] % together
-    places, values = (np.stack(parts, -2) for parts in (places, values))  # (N, C, taps, P)
-    if rest:
-        places, values = (np.pad(a, ((0, 0),) * 3 + ((0, rest),)) for a in (places, values))
-    there = np.arange(places.shape[-1]) < index.shape[-1]
-    turns = [
-        np.moveaxis(a.reshape(*a.shape[:2], count, -1, together), 2, 3).reshape(*a.shape[:2], -1)
-        for a in (places, values, np.broadcast_to(there, places.shape))
-    ]
-    np.add.at(buffer, turns[0][turns[2]], turns[1][turns[2]])
+    np.add.at(buffer, _in_turn(places, together), _in_turn(values, together))
+
+
+def _in_turn(taps, together):
+    """What the taps (each N, C, P) have for the first few points, tap by tap, then for the next ones."""
+    array = np.stack(taps, -2)
+    whole = array.shape[-1] - array.shape[-1] % together
+    first = array[..., :whole].reshape(*array.shape[:-1], -1, together).swapaxes(-3, -2)
+    lines = [part.reshape(*array.shape[:2], -1) for part in (first, array[..., whole:])]
+    return np.concatenate(lines, -1)
 
 
 def slopes_in_turn(xp, buffer, g, offsets, located, mode, dims):
@@ -77,7 +77,7 @@ def _bilinear(v, g, weights, changes):
 
 def _trilinear(v, g, weights, changes):
     z, y, x = weights
-    parts = [], [], []
+    parts: tuple[list, list, list] = [], [], []
     for (k, j, i), value in v.items():
         for part, first, second, tap in (
             (parts[0], y[j], z[k], i), (parts[1], x[i], z[k], j), (parts[2], x[i], y[j], k)
