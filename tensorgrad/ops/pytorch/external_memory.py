@@ -401,7 +401,7 @@ class _Set(Function):
 
 
 @composite("method")
-def set_(self: Tensor, source=MISSING, storage_offset=MISSING, size=MISSING, stride=None) -> Tensor:
+def set_(self: Tensor, source=MISSING, storage_offset: int = MISSING, size=MISSING, stride=None) -> Tensor:
     """Makes this tensor refer to other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
 
     Without `size`, the tensor covers all of the source; with `size` but no `stride`, it is dense in row-major order.
