@@ -357,7 +357,7 @@ def added_mask(mask, shape):
         fewer = in_dtype(fewer, F32)
     elif fewer.dtype is not F32:
         fewer = np.where(fewer, F32.type(0), F32.type(-math.inf))
-    elif not fewer.flags.carray:
+    if not fewer.flags.carray:
         fewer = fewer.copy("C")
     more = len(shape) - fewer.ndim
     if more < 0 or not all([n in (1, m) for n, m in zip(fewer.shape, shape[more:])]):

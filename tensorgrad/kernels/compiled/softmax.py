@@ -65,7 +65,7 @@ def _softmax_loop(logarithm: bool, stored: Storage):
 def _given(kind, *arrays):
     """Returns the arguments of a loop: each array as a matrix, and whether their numbers are bfloat16."""
     if arrays[0].ndim != 2:
-        arrays = [x.reshape(-1, x.shape[-1]) for x in arrays]
+        arrays = tuple([x.reshape(-1, x.shape[-1]) for x in arrays])
     return (*(map(bits, arrays) if kind else arrays), kind > 1)
 
 
