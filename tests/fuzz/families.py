@@ -257,7 +257,7 @@ def matrices(d: Draw) -> str:
         "matmul._TINY": d.one(-1, 1 << 16), "matmul_halves._SMALL": 0,
         "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
-        "matmul_halves._FEW": d.one(0, 6),
+        "matmul_halves._FEW": d.one(0, 12), "matmul_halves._FEW_HALF": d.one(0, 6),
     }  # fmt: skip
 
     def factor(*shape):  # stored directly, or as the transpose of its storage
@@ -296,6 +296,7 @@ def matrices(d: Draw) -> str:
 def small_weights(d: Draw) -> str:
     """Weights of 8 and 4 bits, and products with them."""
     rows, columns, bits = d.one(1, 2, 3, 5, 8, 9, 33), d.size(1, 40), d.one(8, 4)
+    d.ways = {"quantized._FEW": d.one(0, 32)}
     if bits == 8:
         depth = d.one(d.size(1, 40), 130, 300)
         stored = [d.array((columns, depth), "int8", low=-128, high=128, grad=False), d.array((columns,), grad=False)]
