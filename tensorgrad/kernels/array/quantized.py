@@ -148,6 +148,6 @@ def int8_attention_shape(query, key, key_scales, value, value_scales, mask=None,
     ):  # fmt: skip
         shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, key_scales, value, value_scales))
         raise RuntimeError(f"int8_attention: query, key, key_scales, value and value_scales of shapes {shapes}")
-    if heads % max(key.shape[1], 1):
+    if heads % max(key.shape[1], 1) or bool(heads) is not bool(key.shape[1]):
         raise RuntimeError(f"int8_attention: {heads} heads of queries cannot share {key.shape[1]} of keys")
     return (batch, heads, queries, value.shape[3]), query.dtype
