@@ -59,6 +59,11 @@ KNOWN: tuple[Known, ...] = (
         "still asks a former base; each library notices at another moment",
     ),
     Known(
+        r"\.data = [\s\S]*(backward\(inputs|autograd\.grad\()",
+        "^gradient of .*in PyTorch None",
+        "to a leaf that got another dtype by .data no gradient comes in PyTorch of what was computed from it before",
+    ),
+    Known(
         r"\.data\b",
         "^is_inference of",
         "the tensor is what its new memory is in PyTorch; here it stays what it was, as its version counter does there",
