@@ -158,8 +158,9 @@ def layer_files() -> dict[str, str]:
 # Names with a leading _ that PyTorch's modules have, too: programs import them. All others are the files' own.
 _PRIVATE = {
     "_C": "_TensorMeta _are_functorch_transforms_active _current_autograd_node _current_graph_task_execution_order "
-          "_current_graph_task_id _get_default_device _get_tracing_state _is_tracing _has_cuda _has_mps _has_xpu "
-          "_is_torch_function_mode_enabled _len_torch_function_stack _log_api_usage_once _will_engine_execute_node",
+          "_current_graph_task_id _get_accelerator _get_default_device _get_tracing_state _is_tracing _has_cuda "
+          "_has_mps _has_xpu _is_torch_function_mode_enabled _len_torch_function_stack _log_api_usage_once "
+          "_will_engine_execute_node",
     "__config__": "_cxx_flags",
     "_jit_internal": "_copy_to_script_wrapper",
     "_tensor": "_rebuild_from_type_v2",

@@ -88,3 +88,12 @@ def test_functions_by_the_name_of_pytorchs_own_modules():
     assert _VF.lstm is tensorgrad.lstm and _VF.dropout_ is tensorgrad.dropout_
     with pytest.raises(AttributeError, match="no_such_function"):
         _VF.no_such_function
+
+
+@alike
+def test_the_accelerator(torch):
+    if torch.accelerator.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(RuntimeError, match="none is available"):
+        torch._C._get_accelerator(True)
+    return repr(torch._C._get_accelerator()), repr(torch._C._get_accelerator(check=False))

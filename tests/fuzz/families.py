@@ -257,7 +257,7 @@ def matrices(d: Draw) -> str:
         "matmul._TINY": d.one(-1, 1 << 16), "matmul_halves._SMALL": 0,
         "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
-        "matmul_halves._FEW": d.one(0, 6),
+        "matmul_halves._FEW": d.one(0, 12), "matmul_halves._FEW_HALF": d.one(0, 6),
     }  # fmt: skip
 
     def factor(*shape):  # stored directly, or as the transpose of its storage
@@ -296,6 +296,7 @@ def matrices(d: Draw) -> str:
 def small_weights(d: Draw) -> str:
     """Weights of 8 and 4 bits, and products with them."""
     rows, columns, bits = d.one(1, 2, 3, 5, 8, 9, 33), d.size(1, 40), d.one(8, 4)
+    d.ways = {"quantized._FEW": d.one(0, 32)}
     if bits == 8:
         depth = d.one(d.size(1, 40), 130, 300)
         stored = [d.array((columns, depth), "int8", low=-128, high=128, grad=False), d.array((columns,), grad=False)]
@@ -310,6 +311,20 @@ def small_weights(d: Draw) -> str:
     if d.chance(0.3):
         return f"small('int{bits}_weights', {', '.join(stored)})"
     return f"small('int{bits}_linear', {d.array((rows, depth))}, {', '.join(stored)}, {d.maybe((columns,))})"
+
+
+def small_caches(d: Draw) -> str:
+    """Attention on keys and values of 8 bits."""
+    batch, held, group, queries = d.one(1, 2), d.one(1, 2, 3), d.one(1, 1, 2, 5), d.one(1, 1, 2, 3, 9)
+    length, depth, width = d.size(1, 70), d.one(16, 32, 48, 64, 20), d.size(1, 40)
+    heads, stored = held * group, []
+    for features in (depth, width):
+        stored.append(d.array((batch, held, length, features), "int8", low=-128, high=128, grad=False))
+        stored.append(d.array((batch, held, length), values="positive", grad=False))
+    mask = d.one(None, (length,), (queries, length), (batch, 1, 1, length), (batch, heads, queries, length))
+    mask = None if mask is None else d.array(mask, grad=False)
+    query = d.array((batch, heads, queries, depth))
+    return f"small('int8_attention', {query}, {', '.join(stored)}, {mask}, {d.one(0.001, 0.02)})"
 
 
 def integers(d: Draw) -> str:
@@ -772,6 +787,7 @@ FAMILIES: dict[str, Family] = {
     "small_weights": Family(
         small_weights, words("int8_linear int4_linear int8_weights int4_weights"), loose=4, sums=True, special=INFINITE,
     ),
+    "small_caches": Family(small_caches, ("int8_attention",), loose=8, sums=True, special=INFINITE),
     "integers": Family(integers, ("integer_sums", "dynamic_linear"), special=()),
     "integer_convolutions": Family(integer_convolutions, ("integer_convolution",), special=()),
     "convolutions": Family(

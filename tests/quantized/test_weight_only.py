@@ -74,7 +74,7 @@ def test_int4_products(size, group, with_zeros):
 def test_which_sizes_the_compiled_kernels_compute(monkeypatch):
     load_kernels(ROWS)
     used = record_used(monkeypatch, ROWS)
-    for rows in (1, 20):
+    for rows in (1, 40):
         x, stored, scales, _, b, _ = drawn(rows, 64, 128)
         int8_linear(x, stored.to(torch.int8), scales, b)
         x, stored, scales, zeros, b, _ = drawn(rows, 64, 128, 32)
@@ -94,7 +94,7 @@ def test_a_row_has_the_same_bits_alone_and_among_others():
     ]
     for product in products:
         alone = torch.cat([product(x[n : n + 1]) for n in range(6)])
-        for rows in range(2, 7):
+        for rows in range(2, 7):  # as many as float16 takes as few
             assert torch.equal(product(x[:rows]), alone[:rows])
 
 

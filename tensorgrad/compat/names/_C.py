@@ -65,6 +65,16 @@ def _get_default_device() -> str:
     return tensorgrad.get_default_device().type
 
 
+def _get_accelerator(check: bool | None = None) -> device:
+    """Returns the accelerator's device, or the CPU's. Raises: RuntimeError if there is none and `check` is true."""
+    from tensorgrad import accelerator
+
+    found = accelerator.current_accelerator()
+    if found is None and check:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return found or device("cpu")
+
+
 _JIT = (
     "AnyType", "BoolType", "ComplexType", "DeviceObjType", "DictType", "FloatType", "IntType", "JitType", "ListType",
     "NoneType", "NumberType", "OptionalType", "ScriptMethod", "ScriptObject", "StreamObjType", "StringType",

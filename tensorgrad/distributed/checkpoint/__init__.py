@@ -11,11 +11,14 @@ optimizer.py                    `load_sharded_optimizer_state_dict`
 state_dict.py                   state dicts of distributed models, to be saved or loaded
 parameter_names.py, whole_tensors.py, optimizer_states.py   what it consists of
 format_utils.py                 from and to files of `torch.save`
+hf_storage.py, _hf_utils.py     pieces in files of safetensors
+_consolidate_hf_safetensors.py  whole tensors from them
 """
 
 from tensorgrad.distributed.checkpoint.api import CheckpointException
 from tensorgrad.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from tensorgrad.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from tensorgrad.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from tensorgrad.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -36,15 +39,14 @@ _later(__name__, ("format_utils", "state_dict"))  # modules that run when they a
 
 __all__ = [
     "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner",
-    "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata", "MetadataIndex", "ReadItem",
-    "SavePlan", "SavePlanner", "Stateful", "StorageReader", "StorageWriter", "TensorStorageMetadata", "WriteItem",
-    "async_save", "load", "load_sharded_optimizer_state_dict", "save",
+    "FileSystemReader", "FileSystemWriter", "HuggingFaceStorageReader", "HuggingFaceStorageWriter", "LoadPlan",
+    "LoadPlanner", "Metadata", "MetadataIndex", "ReadItem", "SavePlan", "SavePlanner", "Stateful", "StorageReader",
+    "StorageWriter", "TensorStorageMetadata", "WriteItem", "async_save", "load", "load_sharded_optimizer_state_dict",
+    "save",
 ]  # fmt: skip
 
 _ABSENT = {
-    "HuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
-    "HuggingFaceStorageWriter": "gather whole tensors by get_state_dict, and write them by safetensors.torch.save_file",
-    "QuantizedHuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
+    "QuantizedHuggingFaceStorageReader": "read the files by HuggingFaceStorageReader, and multiply by the scales",
     "load_state_dict": "use torch.distributed.checkpoint.load",
     "save_state_dict": "use torch.distributed.checkpoint.save",
 }

@@ -42,7 +42,9 @@ from tensorgrad.kernels.compiled.simd.two_bytes import (
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, ROWS, WIDE_ROWS
 from tensorgrad.storage.fresh import fresh
 
-_FEW = 6  # rows up to which reading weights of 16 bits again costs less than making them float32
+# Rows up to which reading weights of 16 bits again costs less than making them float32: of bfloat16, and of float16,
+# which takes longer to become float32.
+_FEW, _FEW_HALF = 12, 6
 _SMALL = 4096  # weights below which it is not worth a loop of its own
 _DEPTH, _TALL, _WIDE = 512, 192, 480  # as in matmul.py
 _HIGH = 768  # rows whose sums are kept in float32 if the inner dimension is longer than _DEPTH
@@ -216,7 +218,8 @@ def product(a, b, bias, inner_a, inner_b):
     left, right = memory_of(a, inner_a), memory_of(b, inner_b)
     if left is None or right is None:
         return NotImplemented
-    few = not own and rows <= _FEW and b.size >= _SMALL and columns >= DOTS and depth >= PARTS
+    most = _FEW if a.dtype.char == "E" else _FEW_HALF
+    few = not own and rows <= most and b.size >= _SMALL and columns >= DOTS and depth >= PARTS
     if few and left[2] == right[2] == 1:
         return _of_few_rows(left[0], right[0], bias, columns, depth).view(a.dtype).reshape(shape)
     work = stack * rows * columns * depth // 8

@@ -31,7 +31,7 @@ from tensorgrad.kernels.compiled.simd.small_weights import (
 from tensorgrad.rows.kernel_tables import run_kernel
 from tensorgrad.storage.fresh import fresh
 
-_FEW = 8  # rows up to which reading weights of 8 or 4 bits again costs less than making them float32
+_FEW = 32  # rows up to which reading weights of 8 or 4 bits again costs less than making them float32
 _SMALL = 4096  # weights below which NumPy does the work
 _AT_A_TIME = 1 << 18  # weights that become float32 at a time
 _INT8, _UINT8, _ROW = "int8[::1]", "uint8[::1]", "float32[::1]"
