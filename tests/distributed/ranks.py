@@ -14,12 +14,7 @@ from tools.forking import Process, Server
 
 PACKAGES = {
     "tensorgrad": ("tensorgrad.distributed", "tests.distributed.launch"),
-    "torch": (
-        "numpy",
-        "torch._dynamo",  # which its optimizers import
-        "torch.distributed.algorithms.ddp_comm_hooks",
-        "torch.distributed.optim",
-    ),
+    "torch": ("numpy", "torch.distributed.algorithms.ddp_comm_hooks", "torch.distributed.optim"),
 }
 
 
