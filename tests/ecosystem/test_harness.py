@@ -294,9 +294,10 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {
-    "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers", "setfit", "trl"},
+    "numpy": {"tensorgrad"}, "gymnasium": {"tianshou"},
+    "tokenizers": {"transformers", "sentence-transformers", "setfit", "transformer-lens", "trl"},
     "gpytorch": {"botorch"}, "pillow": {"lightly", "open-clip-torch"}, "ase": {"mace-torch"}, "e3nn": {"mace-torch"},
-    "transformers": {"sentence-transformers", "peft", "setfit"}, "scikit-learn": {"skorch", "setfit"},
+    "transformers": {"sentence-transformers", "peft", "setfit", "transformer-lens"}, "scikit-learn": {"skorch", "setfit"},
     "tensordict": {"torchrl"}, "lightning": {"chemprop", "gluonts", "pytorch-forecasting"},
     "pandas": {"neuralforecast", "pytorch-forecasting"}, "datasets": {"setfit", "trl"},
     "sentence-transformers": {"setfit"},
