@@ -324,7 +324,7 @@ def mean(
 def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
     """The number of unmasked elements."""
     if mask is None:
-        shape = input._array.shape or (1,)
+        shape = tuple(input.shape) or (1,)
         return input.new_full((), math.prod(shape[d] for d in _canonical_dim(dim, input.ndim)), dtype=dtypes.int64)
     return sum(_input_mask(input, mask=mask), dim, keepdim=keepdim)
 

@@ -33,6 +33,14 @@ else:
 VIEW: Any = "ask the base"
 
 RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in place, in its `__dict__`
+BEFORE_RESHAPE: list[Callable[[Tensor], None]] = []  # called with every tensor whose shape is about to be changed
+
+
+def reshape_in_place(tensor: Tensor) -> None:
+    """Notes that the shape of a tensor is about to be changed in place."""
+    tensor.__dict__[RESHAPED] = True
+    for noted in BEFORE_RESHAPE:
+        noted(tensor)
 
 
 _NEW_STORAGE = forks.lock()
@@ -552,7 +560,7 @@ class Tensor(TensorMethods):
             )
         version = self._storage.version
         if value._array.shape != self._array.shape:
-            self.__dict__[RESHAPED] = True
+            reshape_in_place(self)
         array = value._array
         if LOCAL.transforms:  # a tangent belongs to an array: the tensor keeps its own
             made = share(apart(value), value._storage)

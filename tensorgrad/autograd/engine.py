@@ -18,7 +18,7 @@ from typing import Any
 
 from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY, report
-from tensorgrad.autograd.graph import FREED, Node
+from tensorgrad.autograd.graph import FREED, Node, shape_for
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order, strided
@@ -176,14 +176,10 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
                         grad = fit(grad, shape, dtype, node, (edges, edge))
                     slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
                 continue
-            array = target._array
-            wanted_here = captured is not None or target._requires_grad is True
-            if (
-                wanted_here
-                and grad is not None
-                and (grad._array.shape != array.shape or grad._array.dtype is not array.dtype)
-            ):
-                grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
+            if grad is not None and (captured is not None or target._requires_grad is True):
+                shape, dtype = shape_for(target, node), target._array.dtype
+                if grad._array.shape != shape or grad._array.dtype is not dtype:
+                    grad = fit(grad, shape, dtype, node, (edges, edge))
             if captured is not None:
                 if grad is not None and edge in captured:
                     captured[edge] = grad if captured[edge] is None else total(captured[edge], grad)
@@ -517,7 +513,8 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
         return grad
     alone = references <= ALONE and (grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT)
     fits = array.flags.c_contiguous
-    if not like.flags.c_contiguous and like.ndim > 1 and STORAGES[array.__class__].layout is strided:
+    ordered = like.shape == array.shape and not like.flags.c_contiguous and like.ndim > 1
+    if ordered and STORAGES[array.__class__].layout is strided:
         order = dense_order(like)
         fits = fits if order is None else array.strides == like.strides
     if alone and fits:
@@ -538,7 +535,8 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
 
 def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
     """A copy, in the memory order of `owned`, of a gradient with a graph: two leaves may have received the same one."""
-    order = None if leaf._array.flags.c_contiguous else dense_order(leaf._array)
+    ordered = leaf._array.shape == grad._array.shape and not leaf._array.flags.c_contiguous
+    order = dense_order(leaf._array) if ordered else None
     if order is None or STORAGES[grad._array.__class__].layout is not strided:
         return grad.clone(memory_format=contiguous_format)
     return grad.permute(order).clone(memory_format=contiguous_format).permute(inverse(order))

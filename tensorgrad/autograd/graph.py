@@ -17,7 +17,7 @@ from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.system.names_elsewhere import elsewhere
-from tensorgrad.tensor import VIEW, Tensor
+from tensorgrad.tensor import BEFORE_RESHAPE, VIEW, Tensor
 
 next_sequence_nr = itertools.count().__next__
 
@@ -117,9 +117,9 @@ def hooks_of(node: Node) -> NodeHooks:
 
 
 class LeafHooks:
-    """The hooks that users registered on a leaf, and its `AccumulateGrad` while it is referenced."""
+    """The hooks that users registered on a leaf, its `AccumulateGrad` while it is referenced, and its former shapes."""
 
-    __slots__ = ("accumulator", "after", "before", "on_grad", "post_accumulate")
+    __slots__ = ("accumulator", "after", "before", "former_shapes", "on_grad", "post_accumulate")
 
     def __init__(self):
         self.on_grad: OrderedDict = OrderedDict()
@@ -127,6 +127,7 @@ class LeafHooks:
         self.before: OrderedDict = OrderedDict()  # hooks on the AccumulateGrad node
         self.after: OrderedDict = OrderedDict()
         self.accumulator: Any = None  # weak reference
+        self.former_shapes: list[tuple[int, tuple]] = []  # (the number of the first node after it, shape)
 
 
 def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
@@ -134,6 +135,27 @@ def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
     if tensor._hooks is None:
         tensor._hooks = LeafHooks()
     return tensor._hooks
+
+
+MOST_SHAPES = 100  # that are kept of a leaf; no graph outlives more
+
+
+@BEFORE_RESHAPE.append
+def _keep_shape(leaf: Tensor) -> None:
+    """Notes the shape that a leaf had for the ops that have used it so far: that of their gradients."""
+    if leaf._requires_grad is True and leaf._edge is None:
+        former = leaf_hooks_of(leaf).former_shapes
+        former.append((next_sequence_nr(), leaf._array.shape))
+        del former[:-MOST_SHAPES]
+
+
+def shape_for(leaf: Tensor, node: Node | None) -> tuple:
+    """The shape that a leaf had when a node used it; for the gradient that a backward pass starts with, its present."""
+    if leaf._hooks is not None and node is not None:
+        for number, shape in leaf._hooks.former_shapes:
+            if node.sequence_nr < number:
+                return shape
+    return leaf._array.shape
 
 
 class AccumulateGrad(Node):

@@ -20,7 +20,7 @@ from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture.backward import plan_for
 from tensorgrad.capture.history import History, slots_in
 from tensorgrad.capture.running import RUNNING, modes
-from tensorgrad.rows.switches import GRAD, LOCAL, SLOW, only_inference_mode
+from tensorgrad.rows.switches import BESIDE_INFERENCE, GRAD, LOCAL, SLOW
 from tensorgrad.tensor import PLAIN, Tensor, share
 
 NONE: frozenset[int] = frozenset()
@@ -79,7 +79,7 @@ def _backward(node: Any, grads: list) -> list:
     visited, run.visited = run.visited, NONE
     if run.expanded:
         return _passed_on(node, grads, visited)
-    switched_on = SLOW and (GRAD.inference or not only_inference_mode())
+    switched_on = SLOW and (GRAD.inference or BESIDE_INFERENCE)
     if switched_on or GRAD.enabled or LOCAL.transforms or engine.OBSERVERS or ANOMALY.enabled:
         return _expand(node, grads, visited)
     for _, storage, version in run.checked:

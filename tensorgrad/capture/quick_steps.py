@@ -38,6 +38,14 @@ class _Group(NamedTuple):
     scalars: list[Any]
 
 
+class _Listed(NamedTuple):
+    """The launches of a step as a list, and the arrays that it takes after the gradients."""
+
+    place: int
+    arrays: list[np.ndarray]
+    kept: list[Any]
+
+
 class _Known(NamedTuple):
     """What a step is made of, and whether all that it was read from is still the same."""
 
@@ -45,14 +53,7 @@ class _Known(NamedTuple):
     kernel: Callable
     each: Callable | None  # the same by a launch for each parameter
     groups: list[_Group]
-
-
-class _Listed(NamedTuple):
-    """The launches of a step as a list, and the arrays that it takes after the gradients."""
-
-    place: int
-    arrays: list[np.ndarray]
-    kept: list[Any]
+    listed: _Listed | None = None  # these launches
 
 
 def quick_step(optimizer: Any) -> Callable[[tuple], None] | None:
@@ -65,55 +66,56 @@ def quick_step(optimizer: Any) -> Callable[[tuple], None] | None:
     if known is None:
         return None
     before: Any = None  # the settings of the last step that was not a quick one
-    listed: _Listed | None = None  # the launches of `known`
     replay = compiled.replay()
 
     def step(gradients: tuple) -> None:
-        nonlocal known, before, listed
-        now, launches = known, listed
+        nonlocal known, before
+        now = known  # (another thread may replace it)
         if now is None or not now.same():
             optimizer.step()
             settings = _settings(optimizer)
             known, before = _known(optimizer) if settings is not None and settings == before else None, settings
-            listed = None
             return
         optimizer._opt_called = True
-        if launches is not None and replay(launches.place, *gradients, *launches.arrays):
+        if now.listed is not None and replay(now.listed.place, *gradients, *now.listed.arrays):
             return
-        kernel = now.kernel if now.each is None else now.each
-        first = 0
+        kernel, first, all_taken = now.kernel if now.each is None else now.each, 0, True
         with thread_pool.listening() as heard:
             for settings, params, arrays, width, scalars in now.groups:
                 given, last = arrays.copy(), first + len(params)
                 given[1::width] = gradients[first:last]
                 for n in kernel(given, scalars):  # the kernel does not take its arrays
                     optimizer._move(params[n], given[n * width : (n + 1) * width], settings, scalars[n], object())
+                    all_taken = False
                 first = last
         if now.each is not None:
-            listed = _listed(heard, now, gradients)
-            if listed is None:
-                known = now._replace(each=None)
+            listed = _listed(heard, now.groups, gradients) if all_taken else None
+            known = now._replace(each=None if listed is None else now.each, listed=listed)
 
     return step
 
 
-def _listed(heard: list[thread_pool.Heard], known: _Known, gradients: tuple) -> _Listed | None:
-    """The launches of a step as a list, if one thread ran each, and there is one for each parameter."""
-    if len(heard) != len(gradients) or any(h.several for h in heard):
+def _listed(heard: list[thread_pool.Heard], groups: list[_Group], gradients: tuple) -> _Listed | None:
+    """The launches of a step as a list, one for each parameter, if one thread ran each."""
+    if any(h.several for h in heard):
         return None
-    arrays = [a for group in known.groups for i, a in enumerate(group.arrays) if a is not None and i % group.width != 1]
-    places = {address(a): n for n, a in enumerate([*gradients, *arrays]) if a.size}
-    kept: list[Any] = []
-
-    def place(number: Any) -> Any:
-        if number.__class__ is not np.ndarray:
-            return number
-        kept.append(number)
-        return (places[address(number)], 0) if address(number) in places else address(number)
-
-    launches = [(h.kernel, h.length, [place(n) for n in compiled.numbers_of(h.kernel, h.arguments)]) for h in heard]
-    words = compiled.listed([*gradients, *arrays], launches, sum(h.elements for h in heard) < thread_pool.WAKING)
-    return _Listed(address(words), arrays, [words, [a.dtype for a in (*gradients, *arrays)], kept])
+    taken, launches, kept = list(gradients), [], list[Any]()
+    own = [group.arrays[n : n + group.width] for group in groups for n in range(0, len(group.arrays), group.width)]
+    for n, (launch, arrays) in enumerate(zip(heard, own, strict=True)):
+        places = {address(gradients[n]): n}
+        for a in arrays:
+            if a is not None:
+                places[address(a)] = len(taken)
+                taken.append(a)
+        numbers = compiled.numbers_of(launch.kernel, launch.arguments)
+        for i, number in enumerate(numbers):
+            if number.__class__ is np.ndarray:
+                kept.append(number)
+                place = places.get(address(number))
+                numbers[i] = address(number) if place is None else (place, 0)
+        launches.append((launch.kernel, launch.length, numbers))
+    words = compiled.listed(taken, launches, sum(h.elements for h in heard) < thread_pool.WAKING)
+    return _Listed(address(words), taken[len(gradients) :], [words, [a.dtype for a in taken], kept])
 
 
 def _settings(optimizer: Any) -> list[tuple] | None:

@@ -128,7 +128,8 @@ def record(
                     recorder.note("return", recorder.node_of(tensor), f"result {i} is argument {j}")
         recorder.graph.output(output)
         recorder.finish()
-    recorder.graph.eliminate_dead_code()
+    # What a loop changes is needed though no result depends on it: the loop may end by it.
+    recorder.graph.eliminate_dead_code(lambda node: node.is_impure() or node.meta.get("loop", False))
     used = {str(n.target) for n in recorder.graph.nodes if n.op == "get_attr"}
     lifted = {name: value for name, value in recorder.attributes.items() if name in used}
     module = GraphModule(lifted, recorder.graph, "Recorded")

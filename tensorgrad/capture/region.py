@@ -34,7 +34,7 @@ from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
 from tensorgrad.capture.watch import Watch
 from tensorgrad.nn import Module
-from tensorgrad.rows.switches import LOCAL, OBSERVERS, SLOW, only_inference_mode
+from tensorgrad.rows.switches import BESIDE_INFERENCE, LOCAL, OBSERVERS, SLOW
 from tensorgrad.system import forks
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
@@ -91,7 +91,7 @@ class Region(states.Region):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, or runs the plan."""
-        if SLOW and not only_inference_mode():
+        if BESIDE_INFERENCE:
             self.notes.setdefault(f"it was called with {', '.join(SLOW)} on")
             return self.function(*args, **kwargs)
         if RUNNING.recording or RUNNING.stance == "force_eager":

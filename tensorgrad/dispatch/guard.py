@@ -109,8 +109,8 @@ _compiled: list[tuple[Any, Any, bool]] = []
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
 _BARE_METHODS = frozenset((
-    "backward", "copy_", "norm", "requires_grad_", "size", "split", "stride", "to", "type", "unflatten", "unique",
-    "unique_consecutive", "view", "where",
+    "backward", "copy_", "norm", "requires_grad_", "set_", "size", "split", "stride", "to", "type", "unflatten",
+    "unique", "unique_consecutive", "view", "where",
 ))  # fmt: skip
 
 

@@ -235,6 +235,12 @@ def _recorded(self, args) -> bool:
     return False
 
 
+def as_stored(self: Tensor, value: Any) -> Any:
+    """What is written over a tensor for a value, if one of them is of a class that has its own layout of memory."""
+    keeper = next((t for t in (self, value) if hasattr(t, "_to_store")), None)
+    return value if keeper is None else keeper._to_store(self, value)
+
+
 def replace(self: Tensor, function, args, kwargs, overlap: bool = False, apart: bool = True) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history.
 
@@ -267,9 +273,7 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False, apart: 
         if not isinstance(result, Tensor):  # an argument of another class took the call over: it is asked to write
             types = tuple(dict.fromkeys(map(type, function_classes.overriding((*args, *kwargs.values())))))
             return function_classes.call(getattr(Tensor, f"{function.__name__}_"), types, (self, *args), kwargs)
-        keeper = self if hasattr(self, "_to_store") else result  # a class that has its own layout of memory
-        if hasattr(keeper, "_to_store"):
-            result = keeper._to_store(self, result)
+        result = as_stored(self, result)
     edge = result._edge
     if edge is not None:
         keep_originals(edge[0], self)

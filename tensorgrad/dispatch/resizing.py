@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad.storage.cpu import CPUStorage, Window
 from tensorgrad.storage.stubs import Storage
-from tensorgrad.tensor import RESHAPED, Tensor, share
+from tensorgrad.tensor import Tensor, reshape_in_place, share
 
 BYTES = np.dtype("uint8")
 
@@ -32,7 +32,7 @@ def resize(tensor: Tensor, size: tuple, strides: tuple) -> int:
         del storage  # which would count as a user
         grow(tensor, offset + reach)
     if size != tensor._array.shape:
-        tensor.__dict__[RESHAPED] = True
+        reshape_in_place(tensor)
     tensor._array = tensor._storage.strided(size, strides, offset, dtype)
     return held if grows else -1
 

@@ -19,14 +19,14 @@ from tensorgrad.dispatch.out_dtype import in_dtype_of_out
 from tensorgrad.dtypes import dtype
 from tensorgrad.overriding import function_classes, function_modes
 from tensorgrad.overriding.torch_function import composite_asks
-from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW, only_inference_mode
+from tensorgrad.rows.switches import AUTOCAST, BESIDE_INFERENCE, DISPATCH, LOCAL, OBSERVERS, SLOW
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
 def run(op, args: tuple, out=None, is_operator: bool = False):
     """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
-    if out is None and (SLOW == AUTOCAST or only_inference_mode()) and _ordinary(args):  # nothing else can apply
+    if out is None and (not BESIDE_INFERENCE or SLOW == AUTOCAST) and _ordinary(args):  # nothing else can apply
         return unrecorded(op, args) if GRAD.inference else op.compiled.plain(*_cast(op, args))
     declined = False
     if LOCAL.function_modes:
@@ -103,14 +103,14 @@ def _node_of(result) -> Node | None:
 
 def unrecorded(op, args: tuple):
     """Runs one op in inference mode. Its results never take part in autograd, except views of other tensors."""
-    before = GRAD.enabled
-    if before:
+    if GRAD.enabled:
         GRAD.enabled = False
-    try:
-        result = op.compiled.plain(*args)
-    finally:
-        if before:
+        try:
+            result = op.compiled.plain(*args)
+        finally:
             GRAD.enabled = True
+    else:
+        result = op.compiled.plain(*args)
     for tensor in result if isinstance(result, tuple) else (result,):
         if tensor._view is None:  # a view shares its base's counter
             if tensor._memory is None:
@@ -142,20 +142,17 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType, dtype}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType, dtype, *PLAIN}
 
 
 def _ordinary(values) -> bool:
     """Whether values are plain tensors, numbers and the like: none of them can override a call."""
     for value in values:
         cls = value.__class__
-        if cls in PLAIN or cls in _ORDINARY:
-            continue
-        if not isinstance(value, list | tuple):
-            return False
-        for inner in value:  # most often numbers or tensors: no call for these
-            cls = inner.__class__
-            if cls not in _ORDINARY and cls not in PLAIN and not _ordinary((inner,)):
+        if cls not in _ORDINARY and cls not in PLAIN:
+            if not isinstance(value, list | tuple):
+                return False
+            if not _ORDINARY.issuperset(map(type, value)) and not _ordinary(value):  # most often numbers or tensors
                 return False
     return True
 

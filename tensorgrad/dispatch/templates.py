@@ -624,8 +624,7 @@ def _laid_out(op: Op) -> str:
         condition = "if not x0.flags.c_contiguous"
     else:
         certain = [x for x, p, number in zip(xs, tensors, op.takes_number) if p.kind is TENSOR and not number]
-        last = 1 if len(certain) == len(xs) > 1 else 0  # by the others, the result is in rows
-        checked = ("array", "x0", *certain[1 : len(certain) - last])
+        checked = ("array", "x0", *certain[1:])
         condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in checked)})"
     return fill(LAID_OUT, condition=condition, made=f"in_order_of(({', '.join(xs)},), array)")
 

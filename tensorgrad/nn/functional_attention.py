@@ -100,18 +100,13 @@ def multi_head_attention_forward(
     else:
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         is_causal = False
-    attn_mask = _check_mask(attn_mask, batch * num_heads, length, key.shape[0])
+    _check_mask(attn_mask, batch * num_heads, length, key.shape[0])
     plain = bias_k is None and bias_v is None and static_k is None and static_v is None and not add_zero_attn
-    if (
-        plain
-        and attn_mask is None
-        and key_padding_mask is None
-        and in_proj_weight is not None
-        and query is key is value
-    ):
+    if plain and in_proj_weight is not None and query is key is value:
         out, attention = self_attention(
             query, num_heads, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias,
-            dropout_p if training else 0.0, need_weights, average_attn_weights, is_causal, batch_dim=1,
+            dropout_p if training else 0.0, need_weights, average_attn_weights,
+            merged_mask(attn_mask, key_padding_mask, batch, num_heads, length), is_causal, batch_dim=1,
         )  # fmt: skip
         if batched:
             return out, attention
@@ -135,27 +130,16 @@ def multi_head_attention_forward(
     if add_zero_attn:
         k, v = (torch.cat([t, t.new_zeros((t.shape[0], 1, t.shape[2]))], dim=1) for t in (k, v))
     source = k.shape[1]
-    extra = (bias_k is not None) + bool(add_zero_attn)  # appended keys are never masked
-    mask = _merge(attn_mask, key_padding_mask, extra, batch, num_heads, source)
+    extra = (bias_k is not None) + bool(add_zero_attn)
+    if extra:  # appended keys are never masked
+        attn_mask, key_padding_mask = (m if m is None else F.pad(m, (0, extra)) for m in (attn_mask, key_padding_mask))
+    mask = merged_mask(attn_mask, key_padding_mask, batch, num_heads, source)
 
     if not training:
         dropout_p = 0.0
-    attention = None
-    if need_weights:
-        scores = torch.bmm(q * math.sqrt(1.0 / q.shape[-1]), k.transpose(-2, -1))
-        attention = F.softmax(scores if mask is None else scores + mask, dim=-1)
-        if dropout_p > 0.0:
-            attention = F.dropout(attention, p=dropout_p)
-        mixed = torch.bmm(attention, v)
-        attention = attention.view(batch, num_heads, length, source)
-        if average_attn_weights:
-            attention = attention.mean(dim=1)
-    else:
-        by_head = (batch, num_heads)
-        if mask is not None:
-            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(*by_head, *mask.shape[1:])
-        q, k, v = (x.view(*by_head, *x.shape[1:]) for x in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal).flatten(0, 1)
+    q, k, v = (x.view(batch, num_heads, *x.shape[1:]) for x in (q, k, v))
+    mixed, attention = _attended(q, k, v, mask, dropout_p, need_weights, average_attn_weights, is_causal)
+    mixed = mixed.flatten(0, 1)
 
     out = F.linear(mixed.transpose(0, 1).reshape(length * batch, features), out_proj_weight, out_proj_bias)
     out = out.view(length, batch, out.shape[1])
@@ -174,34 +158,47 @@ def self_attention(
     dropout_p: float,
     need_weights: bool,
     average_attn_weights: bool,
+    mask: Tensor | None,
     is_causal: bool,
     batch_dim: int,
     rows_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Self-attention without masks, the common case, of `x` with the batch in dimension `batch_dim` (0 or 1).
+    """Self-attention, the common case, of `x` with the batch in dimension `batch_dim` (0 or 1).
 
-    With `is_causal`, later positions are ignored. Heads are views: between the projections nothing is copied. The
-    result has the memory layout of `x` or, with `rows_first`, (length, batch): a dropout that follows draws its
-    random values in that order, as PyTorch's does. The weights are (N, L, S) or (N, heads, L, S).
+    `mask` is that of `merged_mask`; with `is_causal`, later positions are ignored. Heads are views: between the
+    projections nothing is copied. The result has the memory layout of `x` or, with `rows_first`, (length, batch): a
+    dropout that follows draws its random values in that order, as PyTorch's does. The weights are (N, L, S) or
+    (N, heads, L, S).
     """
     first, second, features = x.shape
-    by_head = (first, second, num_heads, features // num_heads)
-    order, back = ((0, 2, 1, 3), (0, 2, 1, 3)) if batch_dim == 0 else ((1, 2, 0, 3), (2, 0, 1, 3))
-    q, k, v = (t.view(by_head).permute(order) for t in F.linear(x, in_proj_weight, in_proj_bias).chunk(3, dim=-1))
-    attention: Tensor | None = None
-    if need_weights:
-        attention = F.softmax((q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1), dim=-1)
-        if dropout_p > 0.0:
-            attention = F.dropout(attention, p=dropout_p)
-        mixed = attention @ v
-        if average_attn_weights:
-            attention = attention.mean(dim=1)
-    else:
-        mixed = F.scaled_dot_product_attention(q, k, v, None, dropout_p, is_causal)
+    order, back = ((2, 0, 3, 1, 4), (0, 2, 1, 3)) if batch_dim == 0 else ((2, 1, 3, 0, 4), (2, 0, 1, 3))
+    projected = F.linear(x, in_proj_weight, in_proj_bias).view(first, second, 3, num_heads, features // num_heads)
+    q, k, v = projected.permute(order).unbind()
+    mixed, attention = _attended(q, k, v, mask, dropout_p, need_weights, average_attn_weights, is_causal)
     if batch_dim == 0 and rows_first:
         mixed = mixed.permute(2, 0, 1, 3).reshape(second, first, features)
         return F.linear(mixed, out_proj_weight, out_proj_bias).transpose(0, 1), attention
     return F.linear(mixed.permute(back).reshape(x.shape), out_proj_weight, out_proj_bias), attention
+
+
+def _attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    need_weights: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Mixes the values of each head, (N, heads, L, d), and returns the weights if they are needed."""
+    if not need_weights:
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal), None
+    scores = (q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1)
+    attention = F.softmax(scores if mask is None else scores + mask, dim=-1)
+    if dropout_p > 0.0:
+        attention = F.dropout(attention, p=dropout_p)
+    return attention @ v, attention.mean(dim=1) if average_attn_weights else attention
 
 
 def additive_mask(
@@ -267,14 +264,12 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor, expected: int, num_h
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 
 
-def _check_mask(mask: Tensor | None, blocks: int, length: int, source: int) -> Tensor | None:
-    """Returns the mask as (1 or batch·heads, length, source length)."""
+def _check_mask(mask: Tensor | None, blocks: int, length: int, source: int) -> None:
     if mask is None:
-        return None
+        return
     expected = (length, source) if mask.dim() == 2 else (blocks, length, source)
     if mask.shape != expected:
         raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {expected}.")
-    return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
 def _project(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tensor | None) -> tuple:
@@ -318,12 +313,10 @@ def _static(name: str, given: Tensor, q: Tensor) -> Tensor:
     return given
 
 
-def _merge(
-    mask: Tensor | None, padding: Tensor | None, extra: int, batch: int, num_heads: int, source: int
-) -> Tensor | None:
-    """Merges both masks to (1 or batch·heads, 1 or length, source length), with `extra` appended unmasked keys."""
-    if extra:
-        mask, padding = (None if m is None else F.pad(m, (0, extra)) for m in (mask, padding))
+def merged_mask(mask: Tensor | None, padding: Tensor | None, batch: int, num_heads: int, source: int) -> Tensor | None:
+    """Merges masks, (L, S) or (N·heads, L, S), and of padding, (N, S), to one that broadcasts to (N, heads, L, S)."""
+    if mask is not None and mask.dim() == 3:
+        mask = mask.view(batch, num_heads, *mask.shape[1:])
     if padding is None:
         return mask
     for dim, expected in ((0, batch), (1, source)):
@@ -331,5 +324,5 @@ def _merge(
             raise AssertionError(
                 f"Expected key_padded_mask.shape[{dim}] to be {expected}, but got {padding.shape[dim]}"
             )
-    padding = padding.view(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(batch * num_heads, 1, source)
+    padding = padding.view(batch, 1, 1, source)
     return padding if mask is None else mask + padding

@@ -37,6 +37,18 @@ def with_branches(nodes: list[Node], outputs: set[str], choices: dict[str, Choic
     return nodes
 
 
+def with_whole_loops(nodes: list[Node], outputs: Iterable[str], choices: dict[str, Choice]) -> set[str]:
+    """These outputs, and whatever else is changed by the loops that they need: a loop may end by it."""
+    wanted = set(outputs)
+    while True:
+        made = [name for node in _needed(nodes, wanted) for name in node.outputs if name in choices]
+        loops = {choices[name].number for name in made if choices[name].loop}
+        more = {name for name, choice in choices.items() if choice.number in loops}
+        if more <= wanted:
+            return wanted
+        wanted |= more
+
+
 def _with_if(
     nodes: list[Node], outputs: set[str], chosen: list[Node], types: list[int], others: dict[str, Choice]
 ) -> list[Node]:

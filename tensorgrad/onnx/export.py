@@ -16,11 +16,13 @@ from tensorgrad.capture import Recording, record
 from tensorgrad.capture.values import mapped, tensors
 from tensorgrad.control_flow import CHOICES
 from tensorgrad.nn import Module
-from tensorgrad.onnx.branches import uses, with_branches
+from tensorgrad.onnx.branches import uses, with_branches, with_whole_loops
 from tensorgrad.onnx.builder import Builder, Value
+from tensorgrad.onnx.constants import computed
 from tensorgrad.onnx.dimensions import Dimension, from_axes, from_shapes, resized, trials
 from tensorgrad.onnx.errors import OnnxExporterError, OnnxExporterWarning, SymbolicValueError
 from tensorgrad.onnx.folding import folded
+from tensorgrad.onnx.loading import result_of
 from tensorgrad.onnx.lowering import Lowering, Place, value_of
 from tensorgrad.onnx.model import IR_VERSIONS, Graph, Model, Node, ValueInfo, element_type
 from tensorgrad.onnx.origins import Origins
@@ -276,7 +278,7 @@ def _recorded(model: Any, args: tuple, kwargs: dict) -> Recording:
         for tensor in starts:
             tensor._array.node.meta["start"] = True
         for tensor in results:
-            tensor._array.node.meta["choice"] = count, bool(starts)
+            tensor._array.node.meta |= {"choice": count, "loop": bool(starts)}
 
     CHOICES.append(chosen)
     try:
@@ -315,8 +317,11 @@ def _translated(
     if len(output_names) > len(places):
         raise ValueError(f"onnx.export(): {len(output_names)} output_names for {len(places)} results")
     outputs = [v.name for v in graph.outputs]
-    graph.nodes = _used(g.nodes, outputs)
+    graph.nodes = _used(g.nodes, with_whole_loops(g.nodes, outputs, g.choices))
     if fold:
+        starts = {node.inputs[2] for node in graph.nodes if (c := g.choices.get(node.outputs[0])) and c.loop}
+        run = lambda part, given, name: result_of(part, given, name, opset)
+        graph.nodes = computed(graph.nodes, g.initializers, outputs, starts | set(g.choices), run)
         graph.nodes = folded(graph.nodes, g.initializers, outputs, g.unique)
     used = {name for node in graph.nodes for name in node.inputs} | {v.name for v in graph.outputs}
     graph.initializers = [t for name, t in g.initializers.items() if name in used]
@@ -372,7 +377,7 @@ def _shape(shape: Any, known: dict, labels: Mapping, name: str = "") -> tuple[in
 _SHORTENED = ("LSTM", "GRU", "RNN", "MaxPool")  # whose last outputs may be left out
 
 
-def _used(nodes: list[Node], outputs: list[str]) -> list[Node]:
+def _used(nodes: list[Node], outputs: Collection[str]) -> list[Node]:
     """The nodes that the outputs need."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):

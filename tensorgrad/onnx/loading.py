@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.fx import Graph as ProgramGraph
 from tensorgrad.fx import GraphModule
 from tensorgrad.nn import Module, Parameter
 from tensorgrad.onnx.control import control_of
 from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
-from tensorgrad.onnx.model import NARROW, Graph, Model, Node
+from tensorgrad.onnx.model import NARROW, Graph, Model, Node, TensorData, ValueInfo
 from tensorgrad.onnx.operators import OPERATORS, SEVERAL, function_of
 from tensorgrad.onnx.parsing import read_model
 
@@ -61,6 +62,18 @@ def load(file: str | os.PathLike | Any) -> GraphModule:
         raise InvalidModelError("onnx.load(): the file is larger than 2 GB")
     model = read_model(data, _Folder(folder))
     return _module(model.graph, _checked(model))
+
+
+def result_of(nodes: list[Node], initializers: list[TensorData], name: str, version: int) -> np.ndarray | None:
+    """What nodes compute of initializers, by its name; None if an operator is not known here."""
+    graph = Graph("part", nodes, initializers, outputs=[ValueInfo(name, 0, None)])
+    try:
+        _check_graph(graph, {""}, version)
+        with no_grad():
+            made = _module(graph, version)()
+    except (InvalidModelError, UnsupportedOperatorError):
+        return None
+    return np.asarray(made._array, order="C")
 
 
 class _Folder:

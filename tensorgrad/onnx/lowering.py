@@ -290,8 +290,8 @@ class _Program:
             made = self.g.op("Identity", made)
             made.shapes = shape
         if "choice" in step.node.meta:
-            number, loop = step.node.meta["choice"]
-            self.g.choices[made.name] = Choice(number, loop, element_type(made.dtype))
+            meta = step.node.meta
+            self.g.choices[made.name] = Choice(meta["choice"], meta["loop"], element_type(made.dtype))
         if step.node in self.items and not isinstance(made, tuple | list):
             made = (made, *[None] * max(self.items[step.node]))  # the others are not used, but for derivatives
         if isinstance(made, tuple | list):

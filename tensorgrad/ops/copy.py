@@ -412,8 +412,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         return asked
     if (isinstance(src, Tensor) and src.is_nested) or function_classes.overrides(src):
         return function_classes.call(copy_, (src.__class__,), (self, src), {})
-    if hasattr(src, "_to_store"):  # of a class that has its own layout of memory
-        src = src._to_store(self, src)
+    src = inplace.as_stored(self, src)
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):

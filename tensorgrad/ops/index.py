@@ -426,8 +426,7 @@ def _setitem(self: Tensor, index, value) -> None:
     plain = (index,) if cls is int else None if cls is bool else _simple(index if cls is tuple else (index,))
     if inplace.writable(self) and (number or inplace.readable(value)) and _written(self, index, plain, value, number):
         return
-    if hasattr(value, "_to_store"):  # of a class that has its own layout of memory
-        value = value._to_store(self, value)
+    value = inplace.as_stored(self, value)
     if isinstance(self._array, SparseArray):
         raise TypeError("Cannot assign to a sparse tensor")
     if plain is not None:

@@ -18,7 +18,7 @@ from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsque
 from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
-from tensorgrad.tensor import RESHAPED, Tensor
+from tensorgrad.tensor import Tensor, reshape_in_place
 from tensorgrad.transforms.batch import BatchedArray
 
 
@@ -107,13 +107,13 @@ def _in_place(name: str, function) -> None:
         result = function(self, *args, **kwargs)
         if result._array.__class__ is not self._array.__class__:
             raise RuntimeError(f"torch.{name}: in-place transposition is not supported for {self.layout} layout")
+        if self._view is None or self._requires_grad is True:
+            reshape_in_place(self)
         self._array, old = result._array, self._edge
         if self._view is not None:  # keeps the grad mode of its creation
             self._view, self._edge = (*result._view[:3], self._view[3]), result._edge
-        else:
-            self.__dict__[RESHAPED] = True
-            if result._edge is not None:
-                self._edge, self._requires_grad = result._edge, True
+        elif result._edge is not None:
+            self._edge, self._requires_grad = result._edge, True
         keep_retaining(self, old, self._edge)
         self._storage.bump()
         return self

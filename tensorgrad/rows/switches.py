@@ -12,6 +12,7 @@ from typing import Any
 from tensorgrad.system.per_thread import PerThread
 
 SLOW: list[str] = []  # what is on, by name, once for each time that it was switched on
+BESIDE_INFERENCE: list[str] = []  # the same without inference mode
 
 # `SLOW` while nothing but `torch.autocast` is on, in one thread: in-place ops, which keep their dtype, ignore that.
 AUTOCAST = ["autocast"]
@@ -71,15 +72,11 @@ def switch(name: str, on: bool) -> None:
     >>> switch("a test", False); SLOW
     []
     """
-    if on:
-        SLOW.append(name)
-    else:
-        SLOW.remove(name)
-
-
-def only_inference_mode() -> bool:
-    """Whether nothing is on but inference mode, in any number of threads."""
-    return SLOW.count(INFERENCE_MODE) == len(SLOW)
+    for names in (SLOW,) if name == INFERENCE_MODE else (SLOW, BESIDE_INFERENCE):
+        if on:
+            names.append(name)
+        else:
+            names.remove(name)
 
 
 def observe(observer: Any, name: str) -> None:

@@ -31,6 +31,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.slow_path import remember, unrecorded
 from tensorgrad.dtypes import from_numpy_dtype
+from tensorgrad.layouts import memory_strides
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -58,8 +59,10 @@ class BatchedArray:
     @property
     def strides(self) -> tuple:
         """The strides of one sample."""
-        strides = self.value._array.strides
-        return strides[1:] if self.mapped else strides
+        array = self.value._array
+        if self.mapped and not array.shape[0]:  # NumPy's arrays without elements have none
+            return tuple([s * array.itemsize for s in memory_strides(array.shape[1:], None)])
+        return array.strides[1:] if self.mapped else array.strides
 
     @property
     def flags(self) -> Flags:

@@ -21,6 +21,7 @@ from tensorgrad.rows.kernel_tables import COMPILED, OPS
 from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import share
 from tests.capture.compare import bits
+from tests.support.threads import threads
 
 F = nn.functional
 
@@ -462,10 +463,8 @@ def test_gradients_that_a_step_adds_to_are_its_own_each_time():
 
 @pytest.fixture
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads(torch, 1):
+        yield
 
 
 def test_what_several_threads_may_share_is_no_part_of_a_chain():

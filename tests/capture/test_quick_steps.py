@@ -45,6 +45,15 @@ CHANGES = {
     "data of a buffer": lambda o, r: [
         setattr(s["momentum_buffer"], "data", s["momentum_buffer"] * 2) for s in o.state.values() if s
     ],
+    "data of a parameter": lambda o, r: [setattr(p, "data", p.data * 0.5) for p in o.param_groups[0]["params"][:1]],
+    "a parameter of another layout": lambda o, r: [
+        setattr(p, "data", torch.stack([p.data] * 2, -1)[..., 0]) for p in o.param_groups[0]["params"][:1]
+    ],
+    "memory of a parameter": lambda o, r: [p.data.set_(p.data * 0.5) for p in o.param_groups[0]["params"][:1]],
+    "values of a parameter": lambda o, r: [p.data.mul_(0.5) for p in o.param_groups[0]["params"]],
+    "a frozen parameter": lambda o, r: o.param_groups[-1]["params"][-1].requires_grad_(r.choice([True, False])),
+    "gradients stay": lambda o, r: setattr(o, "zero_grad", lambda *given: None),
+    "no gradients stay": lambda o, r: vars(o).pop("zero_grad", None),
     "zero_grad": lambda o, r: o.zero_grad(),
     "a hook": lambda o, r: o.register_step_pre_hook(_hook),
     "no hooks": lambda o, r: o._optimizer_step_pre_hooks.clear(),
@@ -77,6 +86,57 @@ def test_no_quick_step_is_older_than_its_optimizer(kind, seed):
         found = [bits(step()) for step in (region, made[1].step)]
         states = [[bits(dict(s)) for s in one.optimizer.state.values()] for one in made]
         assert found[0] == found[1] and made[0].after() == made[1].after() and states[0] == states[1], (turn, chosen)
+
+
+class Mixed:
+    """Steps of parameters of several dtypes and layouts, some with the same gradient."""
+
+    def __init__(self, dtypes, sizes, **settings):
+        torch.manual_seed(0)
+        drawn = [torch.randn(size, 2, dtype=dtype) for size, dtype in zip(sizes, dtypes)]
+        self.params = [(p if n % 2 else p.t().contiguous().t()).requires_grad_() for n, p in enumerate(drawn)]
+        self.params += [torch.randn(7, requires_grad=True) for _ in range(3)]
+        self.optimizer = torch.optim.SGD(self.params, lr=0.1, **settings)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = sum((p * p).sum().float() for p in self.params[:-3])
+        loss = loss + (self.params[-1] + self.params[-2] - self.params[-3]).pow(2).sum()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def after(self):
+        return bits([self.params, [p.grad for p in self.params]])
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1, "maximize": True}])
+@pytest.mark.parametrize(
+    "dtypes, sizes",
+    [
+        ("float32 float32", (3, 5)), ("float32 float64", (5, 70_000)), ("float64", (70_000,)),
+        ("float16 float32 bfloat16", (4, 0, 3)), ("float32 complex64", (70_000, 3)),
+        ("float32 float32", (150_000, 150_000)),
+    ],
+)  # fmt: skip
+def test_parameters_that_no_launch_takes(dtypes, sizes, settings, threads):
+    dtypes = [getattr(torch, name) for name in dtypes.split()]
+    dtypes = [torch.float32 if d.is_complex and settings.get("maximize") else d for d in dtypes]
+    one, same = (Mixed(dtypes, sizes, **settings) for _ in range(2))
+    region = settled(one.step)
+    assert is_quick(region)
+    for _ in range(6):
+        same.step()
+    for _ in range(4):
+        assert [bits(region()), one.after()] == [bits(same.step()), same.after()]
 
 
 def test_a_step_is_quick_again_once_its_settings_stay(monkeypatch):

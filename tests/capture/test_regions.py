@@ -3,11 +3,13 @@
 import collections
 import copy
 import gc
+import os
 import pickle
 import random
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
@@ -237,6 +239,72 @@ def test_a_plan_is_for_the_modes_of_the_thread_that_calls(made_in):
             lambda: [seen(program), *_in_modes(lambda: seen(program))]
         )
     compare()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_that_come_and_go_have_modes_of_their_own(seed):
+    rng = random.Random(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    region, x = Region(model), torch.randn(5, 3)
+    for _ in range(6):
+        region(x)
+    assert region.plans == 1, region.explain()
+    seen, live = [], []
+
+    def compare(modes, other):
+        for mode in modes:
+            with mode():
+                with other():
+                    pass
+                found, expected = region(x), model(x)
+                same = bits(found.detach()) == bits(expected.detach())
+                seen.append(same and found.requires_grad is expected.requires_grad
+                            and found.is_inference() is expected.is_inference())  # fmt: skip
+
+    choices = [torch.enable_grad, torch.no_grad, torch.inference_mode, nullcontext]
+    for _ in range(40):
+        given = rng.choices(choices, k=4), rng.choice(choices)
+        live.append(threading.Thread(target=compare, args=given))
+        live[-1].start()
+        if rng.random() < 0.7:
+            live.pop(rng.randrange(len(live))).join()
+        compare(rng.choices(choices, k=2), rng.choice(choices))
+    for thread in live:
+        thread.join()
+    assert all(seen) and len(seen) == 40 * 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_plans_in_forked_processes():
+    model = nn.Linear(3, 2)
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(5, 3)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).pow(2).sum().backward()
+        optimizer.step()
+
+    region = Region(step)
+    for _ in range(6):
+        region()
+    assert region.plans == 1, region.explain()
+    expected = copy.deepcopy(model)
+    later = torch.optim.SGD(expected.parameters(), lr=0.05)
+    for _ in range(3):
+        later.zero_grad()
+        expected(x).pow(2).sum().backward()
+        later.step()
+    child = os.fork()
+    if child == 0:
+        same = 1
+        try:
+            optimizer.param_groups[0]["lr"] = 0.05
+            for _ in range(3):
+                region()
+            same = bits([*model.parameters()]) != bits([*expected.parameters()])
+        finally:
+            os._exit(int(same))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_inference_in_other_threads_leaves_a_region_its_plan():

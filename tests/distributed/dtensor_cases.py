@@ -59,6 +59,27 @@ for name, (function, *shapes) in CASES.items():
         for leaf, other in zip(leaves, plain):
             assert torch.allclose(leaf.grad, other.grad, rtol=0, atol=1e-12), (name, placements)
 
+# reductions of some elements, and those that take a dtype
+x = torch.arange(35.0).reshape(5, 7).sin()
+masks = torch.arange(35).reshape(5, 7) % 3 > 0
+calls = {name: (getattr(torch.masked, name), (), {}) for name in ("sum", "prod", "amax", "amin", "mean", "var", "std")}
+along = ["softmax", "softmin", "log_softmax", "cumsum", "cumprod", "argmax", "argmin", "median"]
+calls |= {name: (getattr(torch.masked, name), (1,), {}) for name in along}
+calls |= {name: (getattr(torch.masked, name), (2.0, 0), {}) for name in ("norm", "normalize")}
+calls["to float32"] = torch.masked.sum, (0,), {"keepdim": True, "dtype": torch.float32}
+for placements in itertools.product([Replicate(), Shard(0), Shard(1)], repeat=mesh.ndim):
+    given = distribute_tensor(x, mesh, placements)
+    for name, (function, args, options) in calls.items():
+        for mask in (None, masks):
+            wanted = function(x, *args, **options, mask=mask)
+            placed_mask = None if mask is None else distribute_tensor(mask, mesh, placements)
+            result = function(given, *args, **options, mask=placed_mask)
+            assert isinstance(result, DTensor) and result.dtype == wanted.dtype, (name, placements)
+            assert torch.allclose(result.full_tensor(), wanted, rtol=1e-12, atol=1e-6), (name, placements)
+    for function in (lambda x: x.sum(1, dtype=torch.float32), lambda x: torch.cumsum(x, 0, dtype=torch.float32)):
+        result, wanted = function(given), function(x)
+        assert result.dtype == wanted.dtype and torch.allclose(result.full_tensor(), wanted, atol=1e-5), placements
+
 # redistribution: every pair of placements of one tensor, with uneven pieces
 x = torch.arange(35.0).reshape(5, 7)
 places = list(itertools.product([Replicate(), Shard(0), Shard(1)], repeat=mesh.ndim))

@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
+from tests.support.processes import output_of
 
 pytestmark = pytest.mark.together
 
@@ -40,3 +41,18 @@ def test_what_contains_itself_is_refused_as_without_distributed_tensors(kind):
     with pytest.raises(RuntimeError if kind == "dict" else (TypeError, ValueError)):
         tensorgrad.tensor(given)
     assert DTensor
+
+
+def test_an_import_replaces_no_function():
+    program = """
+import sys, types
+import tensorgrad as torch
+import tensorgrad.distributed, tensorgrad.masked
+before = {m: dict(vars(m)) for n, m in list(sys.modules.items()) if n.split(".")[0] == "tensorgrad"}
+before[torch.Tensor] = dict(vars(torch.Tensor))
+import tensorgrad.distributed.tensor
+functions = types.FunctionType, type, property, classmethod
+print(sorted(f"{m.__name__}.{k}" for m, names in before.items() for k, v in names.items()
+             if isinstance(v, functions) and vars(m).get(k) is not v))
+"""
+    assert output_of(program) == "[]\n"

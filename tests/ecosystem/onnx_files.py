@@ -47,6 +47,7 @@ def write(folder: Path, side: str, models: list[tuple[str, str]]) -> Iterator[tu
     for library, name in models:
         model, (given, *_) = leaving.arguments(library, name)
         with torch.no_grad():
+            _trained(model)
             expected = leaving.flat(model(*given))
             start, file = time.perf_counter(), folder / f"{name}.{side}.onnx"
             try:
@@ -57,6 +58,18 @@ def write(folder: Path, side: str, models: list[tuple[str, str]]) -> Iterator[tu
                 yield name, f"{type(error).__name__}: {error}"[:300]
         inputs = {f"input {i:02}": array for i, array in enumerate(leaving.flat(given))}
         np.savez(folder / f"{name}.{side}.npz", **inputs, **{f"result {i:02}": a for i, a in enumerate(expected)})
+
+
+def _trained(model: Any) -> None:
+    """Gives a new model's norms and biases numbers of their own, as training does.
+
+    They are all ones and zeros before, and PyTorch stores equal weights once, as if a file were not trained again.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.ndim == 1 and tensor.is_floating_point():
+            tensor.mul_(1 + 0.1 * tensor.new_empty(tensor.shape).uniform_()).add_(
+                0.1 * tensor.new_empty(tensor.shape).uniform_()
+            )
 
 
 def compare(folder: Path, names: list[str], rounds: int, seconds: float) -> Iterator[Measured | tuple[str, str]]:

@@ -313,6 +313,20 @@ def small_weights(d: Draw) -> str:
     return f"small('int{bits}_linear', {d.array((rows, depth))}, {', '.join(stored)}, {d.maybe((columns,))})"
 
 
+def small_caches(d: Draw) -> str:
+    """Attention on keys and values of 8 bits."""
+    batch, held, group, queries = d.one(1, 2), d.one(1, 2, 3), d.one(1, 1, 2, 5), d.one(1, 1, 2, 3, 9)
+    length, depth, width = d.size(1, 70), d.one(16, 32, 48, 64, 20), d.size(1, 40)
+    heads, stored = held * group, []
+    for features in (depth, width):
+        stored.append(d.array((batch, held, length, features), "int8", low=-128, high=128, grad=False))
+        stored.append(d.array((batch, held, length), values="positive", grad=False))
+    mask = d.one(None, (length,), (queries, length), (batch, 1, 1, length), (batch, heads, queries, length))
+    mask = None if mask is None else d.array(mask, grad=False)
+    query = d.array((batch, heads, queries, depth))
+    return f"small('int8_attention', {query}, {', '.join(stored)}, {mask}, {d.one(0.001, 0.02)})"
+
+
 def integers(d: Draw) -> str:
     """Products of integers of 8 bits, and of numbers that become such."""
     d.ways = {"integer_products._SMALL": d.one(0, 4096)}
@@ -773,6 +787,7 @@ FAMILIES: dict[str, Family] = {
     "small_weights": Family(
         small_weights, words("int8_linear int4_linear int8_weights int4_weights"), loose=4, sums=True, special=INFINITE,
     ),
+    "small_caches": Family(small_caches, ("int8_attention",), loose=8, sums=True, special=INFINITE),
     "integers": Family(integers, ("integer_sums", "dynamic_linear"), special=()),
     "integer_convolutions": Family(integer_convolutions, ("integer_convolution",), special=()),
     "convolutions": Family(

@@ -40,12 +40,28 @@ KNOWN: tuple[Known, ...] = (
         "are gone, here it is forgotten",
     ),
     Known(
+        r"\.set_\(",
+        "^gradient of",
+        "here tensors that share memory by set_ share its version counter, too, so that writes through one of them "
+        "are detected: the history of a view among them is computed again, and what retains its gradient is with that",
+    ),
+    Known(
+        r"no_grad\(\): (t\d+)\.set_\(",
+        "^error: nothing.*size of tensor",
+        "a gradient has the shape that the leaf had when it was used; PyTorch copies some to its present one",
+    ),
+    Known(
         r"\.data = ",
         "^error.*(invalid gradient|expected shape|size of tensor|broadcast shape|modified by an inplace|second time"
         "|not have been used|must be a matrix|Can't detach views|view of a leaf Variable)|^requires_grad of"
-        "|^is_leaf of .*RuntimeError|^(values|form) of \\w+\\.grad|^(shape of|names)",
+        "|^is_leaf of|^(values|form) of \\w+\\.grad|^(shape of|names)",
         "a tensor that got another form or memory by .data after it was used, or was seen, and its views: PyTorch "
         "still asks a former base; each library notices at another moment",
+    ),
+    Known(
+        r"\.data = [\s\S]*(backward\(inputs|autograd\.grad\()",
+        "^gradient of .*in PyTorch None",
+        "to a leaf that got another dtype by .data no gradient comes in PyTorch of what was computed from it before",
     ),
     Known(
         r"\.data\b",
@@ -53,12 +69,16 @@ KNOWN: tuple[Known, ...] = (
         "the tensor is what its new memory is in PyTorch; here it stays what it was, as its version counter does there",
     ),
     Known(
-        r"autograd\.grad\(\w+\.sum\(\)|\.grad\b",
+        r"autograd\.grad\(\w+\.sum\(\)|\.grad\b|func\.grad\(",
         "^error: nothing.*(more than one element of the written-to tensor|A view was created|Can't detach views"
         "|setStorage|doesn't match the broadcast shape)|^error: .*view size is not compatible",
         "PyTorch's gradient of a sum is expanded, a view with one element for all; here it is a tensor of its own",
     ),
     Known(r"autograd\.grad\(\w+\.sum\(\)", "^(values of|sharing|requires_grad of)", "the same, where it is written to"),
+    Known(r"func\.grad\(.*\.sum\(\)", "^(values of|sharing)", "the same in a transform, where it is copied or not"),
+    Known(
+        r"func\.vmap\(", "^error: nothing.*select\\(\\): index 0 out of range", "PyTorch fails in a batch of no samples"
+    ),
     Known(
         "backward",
         r"^sharing: (.*), in PyTorch (?=.*\['t\d+\.grad'(, 't\d+\.grad')+\])",

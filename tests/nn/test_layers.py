@@ -295,6 +295,39 @@ def test_attention_of_itself():
 
 
 @needs_torch
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("settings", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_attention_of_itself_with_masks(batch_first, settings, training):
+    """Masks broadcast to all heads; dropout draws what PyTorch's does."""
+    padding = tg.tensor([[False, False, True], [False, False, False]])
+    causal, of_heads = tg.ones(3, 3).triu(1).bool(), integers(2, 4, 3, 3).bool() & tg.tensor([False, True, True])
+    every = [
+        {"key_padding_mask": padding}, {"key_padding_mask": padding, "attn_mask": causal, "is_causal": True},
+        {"attn_mask": values(3, 3)}, {"attn_mask": of_heads}, {"key_padding_mask": padding, "attn_mask": of_heads},
+    ]  # fmt: skip
+    mine, theirs = pair("MultiheadAttention", (8, 2), {"batch_first": batch_first, "dropout": 0.3})
+    for masks in every:
+        x = values(*((2, 3, 8) if batch_first else (3, 2, 8))).requires_grad_()
+        other = to_torch(x)
+        mine.train(training), theirs.train(training)
+        tg.manual_seed(3)
+        out = mine(x, x, x, **masks, **settings)
+        torch.manual_seed(3)
+        expected = theirs(other, other, other, **{k: to_torch(v) for k, v in masks.items()}, **settings)
+        assert_close(out, expected, 2e-5)
+        out[0].sum().backward()
+        expected[0].sum().backward()
+        assert_close(x.grad, other.grad, 1e-4)
+        with tg.no_grad(), torch.no_grad():
+            mine.eval(), theirs.eval()
+            out = mine(x, x, x, **masks, **settings)
+            assert_close(
+                out, theirs(other, other, other, **{k: to_torch(v) for k, v in masks.items()}, **settings), 2e-5
+            )
+
+
+@needs_torch
 def test_output_size_of_transposed_convolution():
     mine, theirs = pair("ConvTranspose2d", (2, 3, 3), {"stride": 3})
     x = values(1, 2, 4, 4)

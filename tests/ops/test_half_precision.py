@@ -5,6 +5,7 @@ import pytest
 
 import tensorgrad
 from tests.support.alike import alike
+from tests.support.threads import threads
 
 torch = pytest.importorskip("torch", reason="PyTorch's results are the reference")
 
@@ -340,10 +341,8 @@ LAYOUTS = {
 
 @pytest.fixture
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads(torch, 1):
+        yield
 
 
 @pytest.mark.parametrize("dtype", HALF)

@@ -241,3 +241,36 @@ def test_large_tensors_begin_at_a_cache_line(lib):
         np.testing.assert_array_equal(tensor.numpy(), expected, name)
     turned = whole.t().clone()
     assert turned.stride() == (1, 301) and lib.equal(turned, whole.t())
+
+
+class Overriding:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return "asked"
+
+
+SET_BY = """
+x.set_() | x.set_(t) | x.set_(source=t) | x.set_(s) | x.set_(s, 1, (2,)) | x.set_(t, 1, (2,), (2,))
+x.set_(s, 1, [2], None) | x.set_(s, storage_offset=1, size=(2,), stride=(1,)) | x.set_(None)
+x.set_(source=None) | x.set_(2) | x.set_([1.0])
+x.set_(o) | x.set_(o, 0, (1,)) | x.set_(object()) | x.set_(t, 1) | x.set_(s, 1) | x.set_(t, size=(2,)) | x.set_(s, 0, 2)
+x.set_(s, 0, None) | x.set_(s, None, (2,)) | x.set_(s, True, (2,)) | x.set_(s, 1.0, (2,)) | x.set_(s, "a", (2,))
+x.set_(None, 0, (2,)) | x.set_(s, 1, (2,), 1) | x.set_(storage_offset=0) | x.set_(stride=(1,)) | x.set_(size=(2,))
+"""
+
+
+@pytest.mark.parametrize("call", [c.strip() for c in SET_BY.replace("\n", " | ").split("|") if c.strip()])
+def test_what_a_tensor_is_set_to(call):
+    """Classes that override functions are not asked, and what is no source is refused."""
+    torch = pytest.importorskip("torch")
+
+    def outcome(lib):
+        t = lib.arange(6.0)
+        x = lib.ones(2)
+        try:
+            eval(call, {"x": x, "t": t, "s": t.untyped_storage(), "o": Overriding()})
+        except (TypeError, RuntimeError) as error:
+            return type(error), x.tolist()
+        return x.tolist()
+
+    assert outcome(tg) == outcome(torch)

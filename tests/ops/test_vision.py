@@ -12,6 +12,7 @@ from tensorgrad.kernels.array import grid as grid_kernels
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.rows.kernel_tables import OPS
 from tests.support.compare import assert_close
+from tests.support.threads import threads
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 from tests.conformance.opdb_bridge import to_tg  # noqa: E402
@@ -26,12 +27,9 @@ def leaf(t, requires_grad=False):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with warnings.catch_warnings():
+    with threads(torch, 1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    torch.set_num_threads(before)
 
 
 # --- resizing ------------------------------------------------------------------------------------------------------
@@ -239,6 +237,24 @@ def test_grid_sample_and_its_gradients(dims, mode, padding, align):
         w = torch.randn_like(y)
         for got, wanted in zip(tg.autograd.grad(z, (a, b), leaf(w)), torch.autograd.grad(y, (x, grid), w)):
             assert_close(got, wanted, 1e-9)
+
+
+@pytest.mark.parametrize("dims,mode,padding", GRIDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_grid_sample_rounds_half_precision_as_torch_does(dims, mode, padding, dtype):
+    """Every step, and every sum in its order: the same bits, at sizes of several vectors and blocks, too."""
+    orders = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")  # vectors of 32 bytes
+    for seed in range(12):
+        align = bool(seed % 2)
+        x, grid = sampled(dims, seed, torch.float32, places=[97, 130] if dims == 2 and seed > 9 else None)
+        x, grid = x.detach().to(dtype).requires_grad_(), grid.detach().to(dtype).requires_grad_()
+        w = torch.randn(2, 3, *grid.shape[1:-1]).to(dtype)
+        y = F.grid_sample(x, grid, mode, padding, align)
+        a, b = leaf(x, True), leaf(grid, True)
+        z = G.grid_sample(a, b, mode, padding, align)
+        found = (z, *tg.autograd.grad(z, (b, a), leaf(w)))
+        for got, wanted in list(zip(found, (y, *torch.autograd.grad(y, (grid, x), w))))[: 3 if orders else 2]:
+            assert got.tolist() == wanted.tolist(), (seed, align)
 
 
 @pytest.mark.parametrize("dims,mode,padding", GRIDS)

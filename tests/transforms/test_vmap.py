@@ -137,6 +137,19 @@ def test_writes_in_place(torch):
 
 
 @alike
+def test_writes_in_a_batch_of_no_samples(torch):
+    """Whose values have no strides of their own."""
+    seen = []
+    for function in (
+        lambda z: z.mul(2).add_(z), lambda z: z.clone().copy_(z + 1), lambda z: z.sin().masked_fill_(z > 0, 1.0),
+        lambda z: (z * 2).fill_(3), lambda z: z.exp().transpose(0, 1).mul_(2), lambda z: (z + 1)[0].zero_(),
+    ):  # fmt: skip
+        for x in (torch.ones(3, 2, 2)[3:], torch.ones(0, 2, 2), torch.ones(0, 2, 2).requires_grad_()):
+            seen.append(torch.func.vmap(function)(x).shape)
+    return seen
+
+
+@alike
 def test_nested_dimensions(torch):
     vmap, a, b = torch.func.vmap, batch(torch, 2, 3), batch(torch, 3, 2)
 

@@ -463,6 +463,20 @@ def _small_weights() -> list[Any]:
     return made
 
 
+def _small_caches() -> list[Any]:
+    """Attention of one query and of several on keys and values of 8 bits."""
+    import tensorgrad as torch
+    from tensorgrad.ops.nn.small_weights import int8_attention
+
+    bytes_of, made = np.random.default_rng(0), []
+    key, value = (torch.from_numpy(bytes_of.integers(-128, 128, (2, 2, 43, 48)).astype(np.int8)) for _ in range(2))
+    scales, mask = _normal(2, 2, 43, grad=False).abs() / 100, _normal(1, 1, 1, 43, grad=False)
+    for heads, queries in ((2, 1), (4, 1), (6, 3)):
+        query = _normal(2, heads, queries, 48, grad=False)
+        made += [int8_attention(query, key, scales, value, scales, m, 0.25) for m in (None, mask)]
+    return made
+
+
 def _integers() -> list[Any]:
     """Products of integers of 8 bits, and of numbers that become such, with one row and with many."""
     import tensorgrad as torch
@@ -568,7 +582,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "embedding": _and_in_two_bytes(_tables, _layers_in_two_bytes),
     "rnn": _recurrent, "rnn_few": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
     "casts": _in_two_bytes, "halves": _in_two_bytes, "quantized": _small_weights, "integer_products": _integers,
-    "integer_conv": _integer_convolutions,
+    "attention_int8": _small_caches, "integer_conv": _integer_convolutions,
 }  # fmt: skip
 
 

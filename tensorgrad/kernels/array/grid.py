@@ -5,11 +5,14 @@ occur has all its neighbors and no tap needs a mask. Then the neighbors of a poi
 first, and each tap of all points is one gather with the same indices from a shifted view of the image. The work is done
 in blocks of points whose temporaries stay in the cache.
 
+The steps are PyTorch's: in two and three dimensions they differ in what is rounded. In half precision every step is
+rounded, as NumPy computes with arrays of such numbers.
+
 Source of the cubic weights: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP
 29 (1981), with A = -3/4.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 
@@ -17,6 +20,7 @@ import numpy as np
 
 from .blocks import table
 from .conv import widen
+from .grid_in_turn import VECTOR, scatter_in_turn, slopes_in_turn
 
 BLOCK = 1 << 15  # numbers (channels · points) per block; measured: 8 K to 64 K perform alike
 A = -0.75
@@ -24,14 +28,14 @@ A = -0.75
 # --- along one dimension -------------------------------------------------------------------------------------------
 
 
-def place(xp, x, size, mode, padding, align):
+def place(xp, x, size, mode, padding, align, dims):
     """Converts coordinates from -1 to 1 to positions in the input, and returns their derivatives, too.
 
     `padding` says how positions outside are moved inside. `align` is None for coordinates that are positions already.
     """
     if align is None:
         return x, x.dtype.type(1)
-    scale = x.dtype.type((size - 1) / 2 if align else size / 2)
+    scale = x.dtype.type(x.dtype.type(size - 1 if align else size) / x.dtype.type(2))
     one, half, factor = table(xp, (1.0, 0.5, float(scale)), x.dtype)
     x = x + one
     x *= factor
@@ -47,43 +51,56 @@ def place(xp, x, size, mode, padding, align):
         x = x - low
         slope = xp.where(x < 0, -scale, scale)
         x = abs(x)
-        rest = xp.fmod(x, span)
-        odd = xp.fmod(xp.floor(x / span), x.dtype.type(2)) != 0
+        if dims == 2:
+            period = x.dtype.type(span * x.dtype.type(2))
+            rest = x - xp.trunc(x / period) * period
+            mirrored = period - rest
+            odd = rest > mirrored
+        else:
+            rest = xp.fmod(x, span)
+            mirrored = span - rest
+            odd = xp.fmod(xp.floor(x / span), x.dtype.type(2)) != 0
         slope = xp.where(odd, -slope, slope)
-        x = xp.where(odd, span - rest, rest) + low
+        x = xp.where(odd, mirrored, rest) + low
     slope = xp.where((x > 0) & (x < size - 1), slope, x.dtype.type(0))
     return xp.minimum(xp.fmax(x, x.dtype.type(0)), x.dtype.type(size - 1)), slope  # fmax: nan becomes 0
 
 
-def taps(xp, x, mode, derivatives):
+def taps(xp, x, mode, derivatives, dims):
     """Returns the first neighbor of each point (a float), all weights, and (if requested) their derivatives."""
     if mode == "nearest":
         return xp.rint(x), [None], [None]
     first = xp.floor(x)
     t = x - first
+    one, two = table(xp, (1.0, 2.0), t.dtype)
     if mode == "bilinear":
-        return first, [table(xp, (1.0,), t.dtype)[0] - t, t], [-1, 1]
-    u = 1 - t
-    weights = [_far(t + 1), _near(t), _near(u), _far(u + 1)]
+        return first, [one - t if dims == 2 else (first + one) - x, t], [-1, 1]
+    away = t + one, t, one - t, two - t
+    weights = [_far(xp, away[0]), _near(xp, away[1]), _near(xp, away[2]), _far(xp, away[3])]
     if not derivatives:
-        return first - 1, weights, None
-    return first - 1, weights, [_far_slope(t + 1), _near_slope(t), -_near_slope(u), -_far_slope(u + 1)]
+        return first - one, weights, None
+    slopes = [_far_slope(xp, away[0]), _near_slope(xp, away[1]), -_near_slope(xp, away[2]), -_far_slope(xp, away[3])]
+    return first - one, weights, slopes
 
 
-def _near(x):
-    return ((A + 2) * x - (A + 3)) * x * x + 1
+def _near(xp, x):
+    a, b, one = table(xp, (A + 2, A + 3, 1.0), x.dtype)
+    return (a * x - b) * x * x + one
 
 
-def _far(x):
-    return ((A * x - 5 * A) * x + 8 * A) * x - 4 * A
+def _far(xp, x):
+    a, b, c, d = table(xp, (A, 5 * A, 8 * A, 4 * A), x.dtype)
+    return ((a * x - b) * x + c) * x - d
 
 
-def _near_slope(x):
-    return (3 * (A + 2) * x - 2 * (A + 3)) * x
+def _near_slope(xp, x):
+    a, b = table(xp, (3 * (A + 2), 2 * (A + 3)), x.dtype)
+    return (a * x - b) * x
 
 
-def _far_slope(x):
-    return (3 * A * x - 10 * A) * x + 8 * A
+def _far_slope(xp, x):
+    a, b, c = table(xp, (3 * A, 10 * A, 8 * A), x.dtype)
+    return (a * x - b) * x + c
 
 
 COUNT = {"nearest": 1, "bilinear": 2, "bicubic": 4}
@@ -115,7 +132,7 @@ def _index(xp, first, size, mode, padding, align):
 
     They are arbitrary for nan, whose weights are nan or whose result is 0.
     """
-    count = COUNT[mode]
+    count, first = COUNT[mode], widen(xp, first)
     if mode == "bicubic" and padding == "reflection":
         return xp.fmax(xp.mod(first, first.dtype.type(_period(size, align))), 0).astype(np.int64)
     low, high = table(xp, (float(-count), float(size)), first.dtype)
@@ -153,6 +170,13 @@ class _Extended:
         self.plane = prod(self.sizes)
         self.beyond = self.offsets[-1]  # how far the shifted views extend
 
+    def home(self):
+        """For each position in a plane that of the element which is there itself; None if none is repeated."""
+        if self.plain:
+            return None
+        there = (np.where(m < 0, np.arange(len(m)), c.start + m) for m, c in zip(self.maps, self.crop))
+        return np.ravel_multi_index(np.ix_(*there), self.sizes).ravel()
+
     def buffer(self, images, dtype):
         """Allocates zeros for the extensions of some images, and for the overhang of the shifted views."""
         return self.xp.zeros(images * self.channels * self.plane + self.beyond, dtype)
@@ -186,7 +210,7 @@ class _Extended:
 def _tiles(images, channels, points):
     """Yields slices of images and of points: many small images together, or a large one in parts."""
     step = max(1, BLOCK // max(1, channels * points))
-    part = points if step > 1 else max(256, BLOCK // max(1, channels))
+    part = points if step > 1 else max(256, BLOCK // max(1, channels) // VECTOR * VECTOR)
     for first in range(0, images, step):
         together = slice(first, min(first + step, images))
         yield together, [slice(start, min(start + part, points)) for start in range(0, points, part)]
@@ -201,8 +225,8 @@ def _locate(xp, extended, grid, mode, padding, align, derivatives):
     base, weights, changes, slopes = None, [], [], []
     for d, size in enumerate(extended.shape):
         x = grid[:, None, :, len(extended.shape) - 1 - d]  # x, y, z: the last dimension comes first
-        x, slope = place(xp, x, size, mode, padding, align)
-        first, w, dw = taps(xp, x, mode, derivatives)
+        x, slope = place(xp, x, size, mode, padding, align, len(extended.shape))
+        first, w, dw = taps(xp, x, mode, derivatives, len(extended.shape))
         index = _index(xp, first, size, mode, padding, align)
         if extended.pitch[d] != 1:
             index *= extended.pitch[d]
@@ -215,9 +239,9 @@ def _locate(xp, extended, grid, mode, padding, align, derivatives):
 
 
 def _weight(weights, tap):
-    """The product of one weight from each dimension; None stands for 1."""
+    """The product of one weight from each dimension, the last one first; None stands for 1."""
     total = None
-    for w, t in zip(weights, tap):
+    for w, t in zip(reversed(weights), reversed(tap)):
         if w[t] is not None:
             total = w[t] if total is None else total * w[t]
     return total
@@ -235,8 +259,8 @@ def grid_sample(xp, x, grid, mode, padding, align):
     >>> grid_sample(np, x, np.array([[[[0.0, 0.0], [1.0, -1.0]]]]), "bilinear", "zeros", True).tolist()
     [[[[1.5, 1.0]]]]
     """
-    wide, dims, points = widen(xp, x), grid.shape[-1], prod(grid.shape[1:-1])
-    places = widen(xp, grid).reshape(len(grid), points, dims)
+    lifted, dims, points = _stepwise(xp, align), grid.shape[-1], prod(grid.shape[1:-1])
+    wide, places = lifted(x), lifted(grid).reshape(len(grid), points, dims)
     out = xp.empty((*x.shape[:2], points), wide.dtype)
     extended = _Extended(xp, wide, mode, padding, align)
     buffer = None
@@ -247,14 +271,35 @@ def grid_sample(xp, x, grid, mode, padding, align):
             extended.there(wide[images], buffer)
             for part in parts:
                 index, weights, _, _ = _locate(xp, extended, places[images, part], mode, padding, align, False)
-                total = None
-                for offset, tap in zip(extended.offsets, product(range(COUNT[mode]), repeat=dims)):
-                    values, weight = buffer[offset:].take(index), _weight(weights, tap)
-                    if weight is not None:
-                        values *= weight
-                    total = values if total is None else xp.add(total, values, out=total)
-                out[images, :, part] = total
+                out[images, :, part] = _sampled(xp, buffer, extended.offsets, index, weights, mode)
     return out.reshape(*x.shape[:2], *grid.shape[1:-1]).astype(x.dtype, copy=False)
+
+
+def _stepwise(xp, align):
+    """What is computed with: numbers of half precision, if each step is rounded as PyTorch does, else float32."""
+    return (lambda array: array) if xp is np and align is not None else (lambda array: widen(xp, array))
+
+
+def _sampled(xp, buffer, offsets, index, weights, mode):
+    """Adds up the taps of some points, with their weights: (N, C, P)."""
+    dims = len(weights)
+    if mode == "bicubic":  # one row of taps after the other
+        rows = [_total(xp, buffer, offsets[4 * n : 4 * n + 4], index, weights[1]) for n in range(4)]
+        for row, weight in zip(rows, weights[0]):
+            row *= weight
+        return rows[0] + rows[1] + rows[2] + rows[3]
+    if mode == "nearest":
+        return buffer.take(index)
+    return _total(xp, buffer, offsets, index, [_weight(weights, tap) for tap in product(range(2), repeat=dims)])
+
+
+def _total(xp, buffer, offsets, index, weights):
+    total = None
+    for offset, weight in zip(offsets, weights):
+        values = buffer[offset:].take(index)
+        values *= weight
+        total = values if total is None else xp.add(total, values, out=total)
+    return total
 
 
 def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
@@ -266,11 +311,15 @@ def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
     >>> dx.ravel().tolist(), dgrid.ravel().tolist()
     ([0.25, 0.25, 0.25, 0.25], [0.5, 1.0])
     """
-    wide, dims, points = widen(xp, x), grid.shape[-1], prod(grid.shape[1:-1])
-    places, gradients = widen(xp, grid).reshape(len(grid), points, dims), widen(xp, g).reshape(*g.shape[:2], points)
+    lifted, dims, points = _stepwise(xp, align), grid.shape[-1], prod(grid.shape[1:-1])
+    wide, places, gradients = lifted(x), lifted(grid).reshape(len(grid), points, dims), lifted(g)
+    gradients = gradients.reshape(*g.shape[:2], points)
     dx, dgrid = xp.zeros(x.shape, wide.dtype), xp.zeros(places.shape, wide.dtype)
     for_grid = needs[1] and mode != "nearest"
     extended = _Extended(xp, wide, mode, padding, align)
+    scatter, slopes = _scatter, _slopes
+    if wide.dtype.itemsize == 2:
+        scatter, slopes = partial(scatter_in_turn, extended.home()), slopes_in_turn
     with np.errstate(all="ignore"):
         for images, parts in _tiles(*gradients.shape) if g.size and (needs[0] or for_grid) else ():
             count = images.stop - images.start
@@ -282,9 +331,9 @@ def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
                 located = _locate(xp, extended, places[images, part], mode, padding, align, for_grid)
                 there = (gradients[images, :, part], extended.offsets, located, mode, dims)
                 if needs[0]:
-                    _scatter(xp, behind, *there)
+                    scatter(xp, behind, *there)
                 if for_grid:
-                    dgrid[images, part] = _slopes(xp, ahead, *there)
+                    dgrid[images, part] = slopes(xp, ahead, *there)
             if needs[0]:
                 extended.back(behind, dx[images])
     return dx.astype(x.dtype, copy=False), dgrid.reshape(grid.shape).astype(grid.dtype, copy=False)

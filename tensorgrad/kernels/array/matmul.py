@@ -315,16 +315,16 @@ class _Rows:
 
 def broadcast_lead(first, second):
     """The common shape of leading dimensions. Raises: RuntimeError if there is none."""
-    try:
-        return np.broadcast_shapes(first, second)
-    except ValueError:
-        for d in range(-1, -min(len(first), len(second)) - 1, -1):
-            if first[d] != second[d] and 1 not in (first[d], second[d]):
-                raise RuntimeError(
-                    f"The size of tensor a ({first[d]}) must match the size of tensor b ({second[d]}) at non-singleton "
-                    f"dimension {max(len(first), len(second)) + d}"
-                ) from None
-        raise
+    if first == second:
+        return first
+    ndim = max(len(first), len(second))
+    a, b = (1,) * (ndim - len(first)) + first, (1,) * (ndim - len(second)) + second
+    for d in range(ndim - 1, -1, -1):
+        if a[d] != b[d] and 1 not in (a[d], b[d]):
+            raise RuntimeError(
+                f"The size of tensor a ({a[d]}) must match the size of tensor b ({b[d]}) at non-singleton dimension {d}"
+            )
+    return tuple([m if n == 1 else n for m, n in zip(a, b)])
 
 
 def _mm_shape(left, right, a, b, added=False):

@@ -107,3 +107,47 @@ def _check(name, x, weight, dtype, last, wanted, scales, scales_wanted, bias):
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise RuntimeError(f"{name}: expected a bias of shape ({weight.shape[0]},), got {tuple(bias.shape)}")
+
+
+def int8_attention(xp, query, key, key_scales, value, value_scales, mask, scale):
+    """Attention on keys and values of 8 bits, with a scale for each position of a head."""
+    int8_attention_shape(query, key, key_scales, value, value_scales, mask)
+    (batch, heads, queries, depth), wide = query.shape, widened(query)
+    held, length, width = value.shape[1:]
+    lines = heads // max(held, 1) * queries
+    numbers = key.astype(wide.dtype) * (widened(key_scales) * scale)[..., None]
+    scores = wide.reshape(batch, held, lines, depth) @ numbers.swapaxes(-1, -2)
+    if mask is not None:
+        mask = xp.where(mask, 0.0, -math.inf) if mask.dtype == bool else widened(mask)
+        shape = batch, held, heads // max(held, 1), queries, length
+        mask = xp.broadcast_to(mask, (batch, heads, queries, length)).reshape(shape)
+        scores = (scores.reshape(shape) + mask.astype(wide.dtype)).reshape(scores.shape)
+    if not scores.size:
+        return xp.zeros((batch, heads, queries, width), query.dtype)
+    top = scores.max(-1, keepdims=True)
+    shares = xp.exp(scores - xp.where(top == -math.inf, 0, top))
+    total = shares.sum(-1, keepdims=True)
+    shares /= xp.where(total == 0, 1, total)
+    out = shares @ (value.astype(wide.dtype) * widened(value_scales)[..., None])
+    return out.reshape(batch, heads, queries, width).astype(query.dtype, copy=False)
+
+
+def int8_attention_shape(query, key, key_scales, value, value_scales, mask=None, scale=1.0):
+    """The shape of `int8_attention`'s result. Raises: RuntimeError for what does not fit."""
+    for name, x, dims in (("query", query, 4), ("key", key, 4), ("value", value, 4), ("key_scales", key_scales, 3),
+                          ("value_scales", value_scales, 3)):  # fmt: skip
+        if x.ndim != dims:
+            raise RuntimeError(f"int8_attention: {name} must have {dims} dimensions, but has {x.ndim}")
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != np.int8:
+            raise RuntimeError(f"int8_attention: {name} must be int8, but is {x.dtype}")
+    batch, heads, queries, depth = query.shape
+    if (
+        key.shape[0] != batch or key.shape[3] != depth or value.shape[:3] != key.shape[:3]
+        or key_scales.shape != key.shape[:3] or value_scales.shape != key.shape[:3]
+    ):  # fmt: skip
+        shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, key_scales, value, value_scales))
+        raise RuntimeError(f"int8_attention: query, key, key_scales, value and value_scales of shapes {shapes}")
+    if heads % max(key.shape[1], 1) or bool(heads) is not bool(key.shape[1]):
+        raise RuntimeError(f"int8_attention: {heads} heads of queries cannot share {key.shape[1]} of keys")
+    return (batch, heads, queries, value.shape[3]), query.dtype

@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.blocks import in_dtype
@@ -358,13 +357,13 @@ def added_mask(mask, shape):
         fewer = in_dtype(fewer, F32)
     elif fewer.dtype is not F32:
         fewer = np.where(fewer, F32.type(0), F32.type(-math.inf))
-    elif not (fewer.flags.aligned and fewer.flags.writeable) or any(step % 4 for step in fewer.strides):
-        fewer = fewer.copy()
-    try:
-        strides = np.broadcast_to(fewer, shape).strides
-    except ValueError:  # the mask has dimensions that query, key and value do not have
-        return None
-    return as_strided(fewer, shape, strides)  # not `broadcast_to`: kernels take no array that must not be written
+    if not fewer.flags.carray:
+        fewer = fewer.copy("C")
+    more = len(shape) - fewer.ndim
+    if more < 0 or not all([n in (1, m) for n, m in zip(fewer.shape, shape[more:])]):
+        return None  # the mask has dimensions that query, key and value do not have
+    strides = (0,) * more + tuple([step if n > 1 else 0 for n, step in zip(fewer.shape, fewer.strides)])
+    return np.ndarray(shape, F32, fewer, 0, strides)  # `broadcast_to` makes what kernels must not write, and is slow
 
 
 # --- backward --------------------------------------------------------------------------------------------------------

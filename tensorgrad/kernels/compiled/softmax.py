@@ -62,17 +62,22 @@ def _softmax_loop(logarithm: bool, stored: Storage):
     return loop
 
 
+def _given(kind, *arrays):
+    """Returns the arguments of a loop: each array as a matrix, and whether their numbers are bfloat16."""
+    if arrays[0].ndim != 2:
+        arrays = tuple([x.reshape(-1, x.shape[-1]) for x in arrays])
+    return (*(map(bits, arrays) if kind else arrays), kind > 1)
+
+
 def _softmax(logarithm: bool):
     loops = [_softmax_loop(logarithm, stored) for stored in STORAGES]
 
     def kernel(x, dim):
-        kind = code(x)
-        if kind is None or dim != x.ndim - 1 or not x.shape[-1]:
+        kind, shape = code(x), x.shape
+        if kind is None or dim != len(shape) - 1 or not shape[dim]:
             return NotImplemented
-        width, size = x.shape[-1], x.size
-        out = np.empty(x.shape, x.dtype)
-        rows = (x, out) if x.ndim == 2 else (x.reshape(-1, width), out.reshape(-1, width))
-        thread_pool.run(loops[kind > 0], size // width, (*map(bits, rows), kind > 1), 8 * size)
+        out = np.empty(shape, x.dtype)
+        thread_pool.run(loops[kind > 0], x.size // shape[dim], _given(kind, x, out), 8 * x.size)
         return out
 
     return kernel
@@ -104,13 +109,11 @@ def _softmax_grad(logarithm: bool):
     loops = [_softmax_grad_loop(logarithm, stored) for stored in STORAGES]
 
     def kernel(g, y, dim):
-        kind = code(g)
-        if kind is None or kind != code(y) or dim != y.ndim - 1 or g.shape != y.shape or not y.shape[-1]:
+        kind, shape = code(g), y.shape
+        if kind is None or kind != code(y) or dim != len(shape) - 1 or g.shape != shape or not shape[dim]:
             return NotImplemented
-        out = np.empty(y.shape, y.dtype)
-        width = y.shape[-1]
-        rows = (g.reshape(-1, width), y.reshape(-1, width), out.reshape(-1, width))
-        thread_pool.run(loops[kind > 0], y.size // width, (*map(bits, rows), kind > 1), 3 * y.size)
+        out = np.empty(shape, y.dtype)
+        thread_pool.run(loops[kind > 0], y.size // shape[dim], _given(kind, g, y, out), 3 * y.size)
         return out
 
     return kernel

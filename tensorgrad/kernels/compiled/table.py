@@ -48,6 +48,7 @@ ROWS = (
     Row("linear", "matmul.linear", 1), Row("linear.backward", "matmul.linear_backward", 1),
     Row("int8_linear", "quantized.int8_linear", 1), Row("int4_linear", "quantized.int4_linear", 1),
     Row("int8_weights", "quantized.int8_weights", 4096), Row("int4_weights", "quantized.int4_weights", 2048),
+    Row("int8_attention", "attention_int8.attention", 1),
     Row("integer_sums", "integer_products.sums", 1), Row("dynamic_linear", "integer_products.dynamic_linear", 32),
     Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import init
-from tensorgrad.nn.functional_attention import additive_mask, multi_head_attention_forward, self_attention
+from tensorgrad.nn.functional_attention import additive_mask, merged_mask, multi_head_attention_forward, self_attention
 from tensorgrad.nn.linear import Linear
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter
@@ -142,15 +142,14 @@ class MultiheadAttention(Module):
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         swap = self.batch_first and query.dim() == 3
-        if (
-            swap
-            and query is key is value
-            and self._is_plain(query, key_padding_mask, attn_mask, need_weights, is_causal)
-        ):
+        if swap and query is key is value and self._is_plain(query, key_padding_mask, attn_mask, is_causal):
+            batch, length, _ = query.shape
+            causal = is_causal and key_padding_mask is None and not need_weights  # it replaces the mask, and is faster
+            mask = merged_mask(None if causal else attn_mask, key_padding_mask, batch, self.num_heads, length)
             return self_attention(
                 query, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
-                self.dropout if self.training else 0.0, need_weights, average_attn_weights, attn_mask is not None,
-                batch_dim=0, rows_first=self.training,
+                self.dropout if self.training else 0.0, need_weights, average_attn_weights,
+                mask, causal, batch_dim=0, rows_first=self.training,
             )  # fmt: skip
         if swap:
             same_key, same_value = key is query, value is key
@@ -202,13 +201,17 @@ class MultiheadAttention(Module):
         made = x._map(attend)
         return made, nested_tensor(weights).to_padded_tensor(0.0) if need_weights else None
 
-    def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
+    def _is_plain(self, x: Tensor, padding: Any, mask: Any, is_causal: bool) -> bool:
         """Returns whether `self_attention` handles the call. Invalid arguments are left to the general function."""
-        if padding is not None or self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
+        if self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
             return False
-        if mask is not None and not (is_causal and not need_weights and mask.shape == (x.shape[1], x.shape[1])):
+        batch, length, features = x.shape
+        if padding is not None and padding.shape != (batch, length):
             return False
-        return x.shape[2] == self.embed_dim and not (is_causal and mask is None)
+        if mask is None:
+            return features == self.embed_dim and not is_causal
+        of_all, of_each = (length, length), (batch * self.num_heads, length, length)
+        return features == self.embed_dim and mask.shape in (of_all, of_each)
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

@@ -128,18 +128,16 @@ class _Shape:
 def _check_sizes(query, key, value, attn_mask) -> tuple[int, ...]:
     """Returns the shape of the attention weights. Raises: RuntimeError if the sizes do not fit."""
     q, k, v = query._array, key._array, value._array
-    if (
-        q.shape[-1] != k.shape[-1]
-        or k.shape[-2] != v.shape[-2]
-        or q.shape[:-2] != k.shape[:-2]
-        or attn_mask is not None
-    ):
+    fits = False
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2] or q.shape[:-2] != k.shape[:-2]:
         scores = matmul_kernels.matmul_shape(q, _Shape((*k.shape[:-2], k.shape[-1], k.shape[-2]), k.dtype))
-        if attn_mask is not None:
-            scores = matmul_kernels.broadcast_lead(scores, attn_mask._array.shape)
-        matmul_kernels.matmul_shape(_Shape(scores, q.dtype), v)
-        return tuple(scores)
-    return (*q.shape[:-1], k.shape[-2])
+    else:
+        scores = (*q.shape[:-1], k.shape[-2])
+        fits = attn_mask is None or q.shape[:-2] == v.shape[:-2]
+    masked = scores if attn_mask is None else matmul_kernels.broadcast_lead(scores, attn_mask._array.shape)
+    if not fits or masked != scores:
+        matmul_kernels.matmul_shape(_Shape(masked, q.dtype), v)
+    return masked
 
 
 @composite("functional")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.ops.linalg.matmul import linear, matmul
+from tensorgrad.ops.nn.attention import scaled_dot_product_attention
 from tensorgrad.tensor import Tensor
 
 BLOCK = 32  # weights that are packed together (kernels/array/quantized.py)
@@ -84,6 +85,26 @@ int4_linear = op(
 
     A weight is (stored - 8) * scale + zero, with `scales` and `zeros` (out, groups). If the last group has more weights
     than the input has features, those in excess do not count. Gradients flow to the input and the bias.
+    """,
+)
+
+
+def _attention_twin(query, key, key_scales, value, value_scales, attn_mask, scale):
+    keys = (key * key_scales.unsqueeze(-1)).to(query.dtype)
+    values = (value * value_scales.unsqueeze(-1)).to(query.dtype)
+    return scaled_dot_product_attention(query, keys, values, attn_mask, scale=scale, enable_gqa=True)
+
+
+int8_attention = op(
+    "int8_attention(query, key, key_scales, value, value_scales, attn_mask=None, scale: float = 1.0)",
+    "quantized.int8_attention",
+    twin=_attention_twin,
+    wrt=("query",),
+    shape="quantized.int8_attention_shape",
+    where=(),
+    doc="""Attention on int8 keys and values, (batch, heads, positions, features), with a scale for each position.
+
+    Several heads of queries, (batch, heads, queries, features), may share one of keys. Gradients flow to the queries.
     """,
 )
 

@@ -37,8 +37,8 @@ _log_softmax = op("log_softmax(input, dim: int)", "softmax.log_softmax", where=(
 def _finish(function, name, input, dim, dtype, out):
     if dtype is not None and dtype is not input.dtype:
         input = input.to(dtype)
-    result = function(input, dim)
-    return store_out(name, out, result)
+    made = function(input, dim)
+    return made if out is None else store_out(name, out, made)
 
 
 @composite()

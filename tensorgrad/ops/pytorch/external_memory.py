@@ -15,7 +15,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.resizing import move
 from tensorgrad.dtypes import c_type, scalar_type
-from tensorgrad.errors import warn
+from tensorgrad.errors import MISSING, typename, warn
 from tensorgrad.kernels.array import dlpack
 from tensorgrad.ops.create import (
     as_tensor,
@@ -30,12 +30,13 @@ from tensorgrad.ops.create import (
 )
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints, listed
+from tensorgrad.overriding import function_classes
 from tensorgrad.rows.switches import DISPATCH
 from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import RESHAPED, Tensor, wrap
+from tensorgrad.tensor import Tensor, reshape_in_place, wrap
 
 # --- explicit strides ----------------------------------------------------------------------------------------------
 
@@ -400,7 +401,7 @@ class _Set(Function):
 
 
 @composite("method")
-def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=None) -> Tensor:
+def set_(self: Tensor, source=MISSING, storage_offset: int = MISSING, size=MISSING, stride=None) -> Tensor:
     """Makes this tensor refer to other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
 
     Without `size`, the tensor covers all of the source; with `size` but no `stride`, it is dense in row-major order.
@@ -408,28 +409,30 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
 
     Raises:
         RuntimeError: If the dtype differs, or this is a leaf that requires grad.
+        TypeError: For another source, and for an offset without a size or the other way around.
 
     >>> x, y = torch.zeros(2), torch.arange(6.0)
     >>> x.set_(y.untyped_storage(), 1, (2, 2), (2, 1))
     tensor([[1., 2.],
             [3., 4.]])
     """
-    place = () if storage_offset == 0 and size is None else (storage_offset, size, stride or ())
-    asked = inplace.asked(set_, self, *(() if source is None else (source, *place))) if DISPATCH else NotImplemented
+    place = () if size is MISSING else (storage_offset, size, stride or ())
+    asked = inplace.asked(set_, self, *(() if source is MISSING else (source, *place))) if DISPATCH else NotImplemented
     if asked is not NotImplemented:
         return asked
+    _check_form(source, storage_offset, size, stride)
     tracked = inplace._recorded(self, (source,))
     if tracked:
         check_writable(self)
     self._storage.check_writable()
-    if source is None:
+    if source is MISSING:
         array, memory = np.empty(0, self._array.dtype), None
         if not self.is_cpu:
             array = self._storage.empty((0,), self._array.dtype, self.device)
     else:
         array, memory = _source(self, source, storage_offset, size, stride)
     if array.shape != self._array.shape:
-        self.__dict__[RESHAPED] = True
+        reshape_in_place(self)
     version = self._storage.version
     if memory is not None and (memory.version is None) is not (version is None):
         memory = memory.__class__.of(memory.array, version)  # whether this is an inference tensor stays as it was
@@ -443,13 +446,30 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     return self
 
 
+def _check_form(source, storage_offset, size, stride) -> None:
+    """Raises: TypeError unless these are arguments of `set_`: none, a source, or a source, an offset and a size."""
+    placed = storage_offset is not MISSING or size is not MISSING or stride is not None
+    if function_classes.overrides(source):  # which are not asked
+        raise RuntimeError(f"not a storage '{type(source).__name__}'")
+    fits = isinstance(source, Tensor | TypedStorage | UntypedStorage) or (source is MISSING and not placed)
+    if placed:
+        whole = hasattr(storage_offset, "__index__") and storage_offset.__class__ is not bool
+        fits = fits and whole and isinstance(size, list | tuple) and isinstance(stride, list | tuple | None)
+    if not fits:
+        given = ", ".join(typename(v) for v in (source, storage_offset, size, stride or MISSING) if v is not MISSING)
+        raise TypeError(
+            f"set_() received an invalid combination of arguments - got ({given}), but expected nothing, a tensor or a "
+            "storage, or one of these, an int (storage_offset), a tuple of ints (size), and perhaps another (stride)"
+        )
+
+
 def _source(self: Tensor, source, storage_offset, size, stride):
     """Returns the array and storage for `set_`."""
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             names = (c_type(t) for t in (source, self))
             raise RuntimeError("Could not set tensor of type {} to a tensor of type {}".format(*names))
-        if size is None:
+        if size is MISSING:
             return source._array, source._storage
         memory = source._storage
     elif isinstance(source, TypedStorage):
@@ -459,19 +479,11 @@ def _source(self: Tensor, source, storage_offset, size, stride):
                 f"{scalar_type(source)} for argument 1 'storage'"
             )
         memory = source._storage
-    elif isinstance(source, UntypedStorage):
-        memory = source._storage
     else:
-        raise TypeError(
-            f"set_() received an invalid combination of arguments - got ({type(source).__name__}), but expected a "
-            "Tensor, a storage, or nothing"
-        )
-    if size is None and storage_offset:
-        raise TypeError("set_() received an invalid combination of arguments - a storage_offset without a size")
-    dtype = self._array.dtype
-    size = (memory.nbytes() // dtype.itemsize,) if size is None else ints(size)
-    dense = tuple(math.prod(size[i + 1 :]) for i in range(len(size)))
-    stride, offset = dense if stride is None else ints(stride), as_int(storage_offset)
+        memory = source._storage
+    dtype, offset = self._array.dtype, 0 if storage_offset is MISSING else as_int(storage_offset)
+    size = (memory.nbytes() // dtype.itemsize,) if size is MISSING else ints(size)
+    stride = tuple(math.prod(size[i + 1 :]) for i in range(len(size))) if stride is None else ints(stride)
     _make_room(memory, size, stride, offset, dtype.itemsize)
     return strided(memory, size, stride, offset, dtype), memory
 

@@ -17,7 +17,6 @@ from types import FunctionType
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad import masked
 from tensorgrad.dispatch import guard, inplace
 from tensorgrad.distributed.tensor._dtensor_spec import DTensorSpec
 from tensorgrad.distributed.tensor.dtensor import DTensor, as_dtensor, mixed
@@ -232,7 +231,7 @@ def _write(function: Any, name: str, target: Any, *args: Any, **options: Any) ->
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
-# What takes the place of a method or function calls it `original`: by that name messages pass over it, to the program's
+# What takes the place of a method calls it `original`: by that name messages pass over it, to the program's
 # own call (overriding/caller_arguments.py).
 
 _METHODS: dict[str, Any] = {}  # those of Tensor, and a few of this file
@@ -256,15 +255,6 @@ def _method(name: str, original: Any) -> Any:
         return original(self, *args, **options) if result is NotImplemented else result
 
     return method
-
-
-def _function(name: str, original: Any) -> Any:
-    @wraps(original)
-    def function(*args: Any, **options: Any) -> Any:
-        result = run(name, original, args, options)
-        return original(*args, **options) if result is NotImplemented else result
-
-    return function
 
 
 def _name_of(name: str, original: Any) -> str:
@@ -292,9 +282,6 @@ def install() -> None:
             if name in vars(DTensor):
                 continue
             setattr(DTensor, name, _METHODS[name] if name.startswith("new") else _method(called, original))
-    for name, original in list(vars(masked).items()):  # functions that have no guards
-        if isinstance(original, FunctionType) and name in masked.__all__:
-            setattr(masked, name, _function(f"masked.{name}", original))
     for name in ("T", "mT", "mH", "H", "real", "imag"):
         setattr(DTensor, name, _property(name, vars(Tensor)[name]))
     _METHODS["numel"], _METHODS["detach"] = DTensor.numel, DTensor.detach

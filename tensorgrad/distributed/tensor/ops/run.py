@@ -34,10 +34,10 @@ def run(function: Any, args: tuple, options: dict[str, Any]) -> Any:
         return run_custom(function, args, options)
     op = getattr(function, "op", None)
     name = op.name if op is not None else getattr(function, "__name__", str(function))
-    if op is None or options:
+    names = [p.name for p in op.params] if op is not None else []
+    if op is None or not options.keys() <= set(names):
         raise NotImplementedError(f"{name}: not supported for distributed tensors{' with out=' if options else ''}")
-    args = slow_path.bind(op, args)
-    names = [p.name for p in op.params]
+    args = tuple(options.get(name, value) for name, value in zip(names, slow_path.bind(op, args), strict=True))
     flat: list[Tensor] = []
     slots: list[Any] = []  # for each argument: the number of a tensor, a list of such numbers, or None
     for p, value in zip(op.params, args):

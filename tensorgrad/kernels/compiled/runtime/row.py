@@ -88,14 +88,16 @@ class Row:
 
         def kernel(*given, **options):
             if (always or given[sized].size >= self.large_from) and not SETTINGS.deterministic:
-                made = NotImplemented
-                if self.ready is None and not self.failed:
-                    self.load()
-                if self.ready is not None:
+                made, ready = NotImplemented, self.ready
+                if ready is None and self.available():
+                    ready = self.ready
+                if ready is not None:
                     try:
-                        made = self.ready(*given, **options)
-                        if made is NotImplemented and again is not None and not options:
-                            made = again(self.ready, given)
+                        made = ready(*given, **options)
+                        if made is not NotImplemented:
+                            return made
+                        if again is not None and not options:
+                            made = again(ready, given)
                     except Unsuited:
                         made = NotImplemented
                 if made is NotImplemented and HALVES and not options and given[sized].dtype.itemsize == 2:
