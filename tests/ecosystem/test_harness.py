@@ -297,10 +297,10 @@ BROUGHT = {
     "numpy": {"tensorgrad"}, "gymnasium": {"tianshou"},
     "tokenizers": {"transformers", "sentence-transformers", "setfit", "transformer-lens", "trl"},
     "gpytorch": {"botorch"}, "pillow": {"lightly", "open-clip-torch"}, "ase": {"mace-torch"}, "e3nn": {"mace-torch"},
-    "transformers": {"sentence-transformers", "peft", "setfit", "transformer-lens"}, "scikit-learn": {"skorch", "setfit"},
-    "tensordict": {"torchrl"}, "lightning": {"chemprop", "gluonts", "pytorch-forecasting"},
-    "pandas": {"neuralforecast", "pytorch-forecasting"}, "datasets": {"setfit", "trl"},
-    "sentence-transformers": {"setfit"},
+    "transformers": {"sentence-transformers", "peft", "setfit", "transformer-lens"},
+    "scikit-learn": {"skorch", "setfit"}, "tensordict": {"torchrl"},
+    "lightning": {"chemprop", "gluonts", "pytorch-forecasting"}, "pandas": {"neuralforecast", "pytorch-forecasting"},
+    "datasets": {"setfit", "trl"}, "sentence-transformers": {"setfit"},
 }  # fmt: skip
 # What a library uses but does not ask for, by what a program says to make it do so.
 UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}
