@@ -8,11 +8,15 @@ equal share of the remaining time, and skips its remaining tests when the share 
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections import defaultdict
 
 import pytest
+
+# Most objects of a suite are tests, torch and tensorgrad, which stay: Python went through all of them every second.
+gc.set_threshold(*gc.get_threshold()[:2], 100)
 
 _file = None
 _shares = None

@@ -54,7 +54,8 @@ MEMORY = 2
 QUICKLY = ["--few", "2", "-m", "not slow"]
 QUICK_SECONDS = 90
 # What suites of tests import, and those that use PyTorch's test databases: done once, where they are forked from.
-IMPORTED = ("pytest", "numpy", "torch")
+# (Whoever makes one of torch's optimizers imports `torch._dynamo`.)
+IMPORTED = ("pytest", "numpy", "torch", "torch._dynamo")
 DATABASES = "torch.testing._internal."
 # Folders whose tests look at the process that they run in: examples of pages, and in the second phase what is about
 # processes, memory or machine code as such. All others of that phase only start some processes.

@@ -34,7 +34,7 @@ from tensorgrad.capture.trace import Trace, difference
 from tensorgrad.capture.values import tensors as tensors_in
 from tensorgrad.capture.watch import Watch
 from tensorgrad.nn import Module
-from tensorgrad.rows.switches import BESIDE_INFERENCE, LOCAL, OBSERVERS, SLOW
+from tensorgrad.rows.switches import BESIDE_INFERENCE, LOCAL, OBSERVERS
 from tensorgrad.system import forks
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
@@ -92,7 +92,7 @@ class Region(states.Region):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, or runs the plan."""
         if BESIDE_INFERENCE:
-            self.notes.setdefault(f"it was called with {', '.join(SLOW)} on")
+            self._note_modes()
             return self.function(*args, **kwargs)
         if RUNNING.recording or RUNNING.stance == "force_eager":
             return self.function(*args, **kwargs)
@@ -301,6 +301,11 @@ class Region(states.Region):
             raise GraphBreak(f"torch.compile(fullgraph=True): {name_of(self.function)} cannot be one plan: {reason}")
 
     # --- what can be seen ---
+
+    def _note_modes(self) -> None:
+        """Notes what else than inference mode is on, if another thread has not just switched it off."""
+        if on := dict.fromkeys(BESIDE_INFERENCE):
+            self.notes.setdefault(f"it was called with {', '.join(on)} on")
 
     @property
     def settled(self) -> bool:

@@ -336,6 +336,20 @@ def test_inference_in_other_threads_leaves_a_region_its_plan():
         assert len(calls) == 2
         others.submit(model, x).result()  # that thread is not in inference mode: another kind of call
         assert len(calls) == 2 and not region.notes, region.explain()
+    with torch.inference_mode(), torch.profiler.profile():
+        model(x)
+    assert [*region.notes] == ["it was called with profiler on"]
+
+
+def test_what_another_thread_has_just_switched_off_leaves_no_note(monkeypatch):
+    class OnAMomentAgo(list):
+        def __bool__(self):
+            return True
+
+    region = Region(lambda x: x * 2)
+    monkeypatch.setattr("tensorgrad.capture.region.BESIDE_INFERENCE", OnAMomentAgo())
+    assert region(torch.ones(2)).tolist() == [2, 2]
+    assert not region.notes
 
 
 counter = []

@@ -14,7 +14,12 @@ from tools.forking import Process, Server
 
 PACKAGES = {
     "tensorgrad": ("tensorgrad.distributed", "tests.distributed.launch"),
-    "torch": ("numpy", "torch.distributed.algorithms.ddp_comm_hooks", "torch.distributed.optim"),
+    "torch": (
+        "numpy",
+        "torch._dynamo",  # which its optimizers import
+        "torch.distributed.algorithms.ddp_comm_hooks",
+        "torch.distributed.optim",
+    ),
 }
 
 

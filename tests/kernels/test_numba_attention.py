@@ -278,6 +278,26 @@ def test_shared_heads(used):
     assert used == {"attention", "attention.backward"}
 
 
+@pytest.mark.parametrize("mask", [None, (50,), (1, 50), (2, 1, 1, 50), (1, 1, 50), (2, 6, 1, 50), (6, 1, 50)])
+@pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16])
+def test_a_query_of_shared_heads_does_not_repeat_keys(mask, dtype, monkeypatch):
+    shapes = (2, 6, 1, 16), (2, 2, 50, 16), (2, 2, 50, 20)
+    q, k, v = (tg.from_numpy(normal(*shape, seed=n)).to(dtype) for n, shape in enumerate(shapes))
+    mask = None if mask is None else tg.from_numpy(normal(*mask, seed=3) > 0)
+    repeated = []
+    before = tg.Tensor.repeat_interleave
+    monkeypatch.setattr(tg.Tensor, "repeat_interleave", lambda *given: (repeated.append(1), before(*given))[1])
+    found = attention(q, k, v, mask, enable_gqa=True)
+    assert bool(repeated) == (mask is not None and 6 in mask.shape)
+    expected = attention(q, before(k, 3, -3), before(v, 3, -3), mask)
+    assert found.stride() == expected.stride()
+    assert_close(found.float().numpy(), expected.float().numpy(), 1e-2 if dtype is tg.bfloat16 else 1e-5)
+    for n in range(3):  # a result with a history has PyTorch's
+        given = [t.detach().requires_grad_(n == i) for i, t in enumerate((q, k, v))]
+        made = attention(*given, mask, enable_gqa=True)
+        assert made.grad_fn.name() == "ScaledDotProductFlashAttentionForCpuBackward0"
+
+
 def test_forward_compiled_and_backward_not():
     """The logarithms that the compiled kernel keeps are enough for NumPy's."""
     arrays = [normal(2, 2, 33, 16, seed=s) for s in range(3)]

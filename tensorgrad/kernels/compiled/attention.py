@@ -185,6 +185,23 @@ def _add_scaled(to, row, factor):
         to[d] += row[d] * factor
 
 
+TOGETHER = 8  # rows that are added at a time
+
+
+@inner(fastmath={"contract"})
+def add_eight(to, rows, at, step, p):
+    """to += Σₛ p[s] rows[at + s step :] for TOGETHER rows, one after the other: what is added to is read once."""
+    n = to.size
+    a, b = rows[at : at + n], rows[at + step : at + step + n]
+    c, d = rows[at + 2 * step : at + 2 * step + n], rows[at + 3 * step : at + 3 * step + n]
+    e, f = rows[at + 4 * step : at + 4 * step + n], rows[at + 5 * step : at + 5 * step + n]
+    g, h = rows[at + 6 * step : at + 6 * step + n], rows[at + 7 * step : at + 7 * step + n]
+    p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
+    for i in range(n):
+        first = to[i] + a[i] * p0 + b[i] * p1 + c[i] * p2 + d[i] * p3
+        to[i] = first + e[i] * p4 + f[i] * p5 + g[i] * p6 + h[i] * p7
+
+
 @inner
 def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, m_key, scores, out):
     """Computes the result `out` of one query by reading keys and values in order. Returns the logarithm of its sum."""
@@ -201,7 +218,10 @@ def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, 
     if blind and total == F(0.0):
         total = F(1.0)
     out[:] = F(0.0)
-    for s in range(scores.size):
+    whole = scores.size - scores.size % TOGETHER
+    for s in range(0, whole, TOGETHER):
+        add_eight(out, v, v_at + s * v_step, v_step, scores[s : s + TOGETHER])
+    for s in range(whole, scores.size):
         at = v_at + s * v_step
         _add_scaled(out, v[at : at + out.size], scores[s])
     share = F(1.0) / total

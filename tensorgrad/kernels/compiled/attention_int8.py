@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import quantized as general
-from tensorgrad.kernels.compiled.attention import added_mask, even, steps
+from tensorgrad.kernels.compiled.attention import TOGETHER, add_eight, added_mask, even, steps
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_exps
 from tensorgrad.kernels.compiled.runtime import thread_pool
@@ -25,25 +25,12 @@ from tensorgrad.storage.fresh import fresh
 _ROWS, _SCALES = "float32[:,:,:,::1]", "float32[:,:,:]"
 _HEADS, _BYTES = "float32[:,:,:,:]", "int8[:,:,:,:]"  # whose strides the loop looks at
 _MANY = 64  # queries that share keys, from which on products of matrices pay
-_TOGETHER = 8  # positions whose values are added at a time
 
 
 @inner
 def _widened(v, at, count, out):
     for i in range(np.uint64(count)):
         out[i] = F(v[np.uint64(at) + i])
-
-
-@inner(fastmath={"contract"})
-def _add_eight(to, rows, p):
-    """to += Σₛ p[s] rows[s], for _TOGETHER rows, in their order."""
-    n = to.size
-    a, b, c, d = rows[:n], rows[n : 2 * n], rows[2 * n : 3 * n], rows[3 * n : 4 * n]
-    e, f, g, h = rows[4 * n : 5 * n], rows[5 * n : 6 * n], rows[6 * n : 7 * n], rows[7 * n : 8 * n]
-    p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
-    for i in range(n):
-        first = to[i] + a[i] * p0 + b[i] * p1 + c[i] * p2 + d[i] * p3
-        to[i] = first + e[i] * p4 + f[i] * p5 + g[i] * p6 + h[i] * p7
 
 
 @inner(fastmath={"contract"})
@@ -81,9 +68,9 @@ def _attention():
         group = lines // queries
         q, k, v, mask = flat(q4), flat(k4), flat(v4), flat(mask4)
         (kb, kh, _), (vb, vh, _), (mb, mh, ms), mk = steps(k4), steps(v4), steps(mask4), mask4.strides[3] // 4
-        pitch, count = even(length, _TOGETHER), depth // PARTS
+        pitch, count = even(length, TOGETHER), depth // PARTS
         shares, sums = np.empty((lines, pitch), F32), np.empty(lines * ROWS, F32)
-        wide = np.empty(_TOGETHER * width, F32)
+        wide = np.empty(TOGETHER * width, F32)
         for unit in range(first, last):
             b, h = unit // heads, unit % heads
             begin = unit * lines * depth
@@ -100,11 +87,11 @@ def _attention():
                 for s in range(length):
                     shares[m, s] *= value_scales[b, h, s]
                 out4[b, h, m, :] = F(0.0)
-            whole = length - length % _TOGETHER
-            for s in range(0, whole, _TOGETHER):
-                _widened(v, values + s * width, _TOGETHER * width, wide)
+            whole = length - length % TOGETHER
+            for s in range(0, whole, TOGETHER):
+                _widened(v, values + s * width, TOGETHER * width, wide)
                 for m in range(lines):
-                    _add_eight(out4[b, h, m], wide, shares[m, s : s + _TOGETHER])
+                    add_eight(out4[b, h, m], wide, 0, width, shares[m, s : s + TOGETHER])
             for s in range(whole, length):
                 _widened(v, values + s * width, width, wide)
                 for m in range(lines):

@@ -173,6 +173,10 @@ def scaled_dot_product_attention(
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
     if enable_gqa:
+        if not is_causal and not dropout_p and _shares_as_queries(query, key, value, attn_mask):
+            several = query.reshape(*key._array.shape[:-2], -1, query._array.shape[-1])
+            made = scaled_dot_product_attention(several, key, value, attn_mask, scale=scale)
+            return made.reshape(*query._array.shape[:-1], value._array.shape[-1])
         key, value = _shared_heads(query, key, value)
     weights = _check_sizes(query, key, value, attn_mask)
     width = query._array.shape[-1]
@@ -180,6 +184,28 @@ def scaled_dot_product_attention(
         scale = 1.0 / math.sqrt(width) if width else 1.0
     mask = _dropout_mask(query, key, value, weights, dropout_p) if dropout_p > 0 else None
     return _attention(query, key, value, attn_mask, mask, is_causal, scale)
+
+
+def _shares_as_queries(query, key, value, attn_mask) -> bool:
+    """Whether the heads that share keys are as good as several queries of one head, so that these are not repeated.
+
+    They are for the one query of a decoder's token, under a mask that all heads have in common.
+    """
+    q, k, v = query._array, key._array, value._array
+    return (
+        q.ndim == k.ndim == v.ndim == 4
+        and q.shape[2] == 1
+        and 0 < k.shape[1] < q.shape[1]
+        and q.shape[1] % k.shape[1] == 0
+        and (q.shape[0], *k.shape[1:]) == (k.shape[0], v.shape[1], v.shape[2], q.shape[3])
+        and v.shape[0] == q.shape[0]
+        and not (query.requires_grad or key.requires_grad or value.requires_grad)
+        and (attn_mask is None or (_one_for_all(attn_mask._array) and not attn_mask.requires_grad))
+    )
+
+
+def _one_for_all(mask) -> bool:
+    return mask.ndim <= 4 and all(size == 1 for size in mask.shape[-3:-1])
 
 
 def _shared_heads(query, key, value):
