@@ -77,7 +77,7 @@ def _softmax(logarithm: bool):
         if kind is None or dim != len(shape) - 1 or not shape[dim]:
             return NotImplemented
         out = np.empty(shape, x.dtype)
-        thread_pool.run(loops[kind > 0], x.size // shape[dim], _given(kind, x, out), 8 * x.size)
+        thread_pool.run(loops[kind > 0], x.size // shape[dim], _given(kind, x, out), 5 * x.size)
         return out
 
     return kernel
