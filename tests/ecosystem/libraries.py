@@ -289,6 +289,12 @@ LIBRARIES = (
         programs=("fair_esm_proteins",),
     ),
     Library(
+        "flair",
+        requirements=("flair",),
+        imports=("flair",),
+        programs=("flair_tagger",),
+    ),
+    Library(
         "foolbox",
         requirements=("foolbox",),
         imports=("foolbox",),
@@ -378,9 +384,9 @@ LIBRARIES = (
     ),
     Library(
         "lightning",
-        requirements=("lightning", "tensorboard"),
+        requirements=("lightning", "tensorboard", "mpi4py", "mpich"),
         imports=("lightning", "lightning.fabric", "lightning.pytorch"),
-        programs=("lightning_trainer", "lightning_fabric_loop"),
+        programs=("lightning_trainer", "lightning_fabric_loop", "lightning_fsdp"),
         own=OwnTests(
             "Lightning-AI/pytorch-lightning",
             tests=(
@@ -431,10 +437,7 @@ LIBRARIES = (
             one_in=5,
         ),
         quick=True,
-        gaps=(
-            "FSDPStrategy trains and saves, and does not resume: its tensors that are read later are not taken",
-            "own tests: one looks for threads that were left, and finds a store's, which PyTorch has in C++",
-        ),
+        gaps=("own tests: one looks for threads that were left, and finds a store's, which PyTorch has in C++",),
     ),
     Library(
         "linear-operator",
@@ -706,6 +709,12 @@ LIBRARIES = (
         programs=("rotary_embedding_torch_attention",),
     ),
     Library(
+        "sae-lens",
+        requirements=("sae-lens",),
+        imports=("sae_lens",),
+        programs=("sae_lens_autoencoders",),
+    ),
+    Library(
         "safetensors",
         requirements=("safetensors",),
         imports=("safetensors", "safetensors.torch"),
@@ -853,6 +862,12 @@ LIBRARIES = (
         requirements=("tensorly", "packaging"),
         imports=("tensorly",),
         programs=("tensorly_decompositions",),
+    ),
+    Library(
+        "tianshou",
+        requirements=("tianshou",),
+        imports=("tianshou",),
+        programs=("tianshou_agents",),
     ),
     Library(
         "timm",
@@ -1131,6 +1146,12 @@ LIBRARIES = (
             "the operators for quantized tensors and for boxes with an angle raise an error",
             "colors of 16 bits in PNG files are not read, nor videos",
         ),
+    ),
+    Library(
+        "transformer-lens",
+        requirements=("transformer-lens",),
+        imports=("transformer_lens",),
+        programs=("transformer_lens_circuits",),
     ),
     Library(
         "transformers",

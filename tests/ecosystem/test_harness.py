@@ -257,12 +257,16 @@ def test_onnx_files_of_two_libraries_are_compared(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime", reason="runs exported models (extra test-tools)")
     import tensorgrad
 
+    class Eigenvalues(tensorgrad.nn.Module):
+        def forward(self, x):
+            return tensorgrad.linalg.eigvals(x)
+
     monkeypatch.setitem(sys.modules, "torch", tensorgrad)
     tensorgrad.manual_seed(0)
     made = {
         "linear": (tensorgrad.nn.Linear(3, 2).eval(), [(tensorgrad.ones(2, 3),)]),
         "wrong": (tensorgrad.nn.Linear(3, 2).eval(), [(tensorgrad.ones(2, 3),)]),
-        "none": (lambda x: tensorgrad.linalg.eigvals(x), [(tensorgrad.eye(2),)]),
+        "none": (Eigenvalues(), [(tensorgrad.eye(2),)]),
     }
     monkeypatch.setattr(onnx_files.leaving, "arguments", lambda library, name: made[name])
     models = [("own", name) for name in made]
@@ -294,12 +298,13 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 # The packages with which another comes.
 BROUGHT = {
-    "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers", "setfit", "trl"},
+    "numpy": {"tensorgrad"}, "gymnasium": {"tianshou"},
+    "tokenizers": {"transformers", "sentence-transformers", "setfit", "transformer-lens", "trl"},
     "gpytorch": {"botorch"}, "pillow": {"lightly", "open-clip-torch"}, "ase": {"mace-torch"}, "e3nn": {"mace-torch"},
-    "transformers": {"sentence-transformers", "peft", "setfit"}, "scikit-learn": {"skorch", "setfit"},
-    "tensordict": {"torchrl"}, "lightning": {"chemprop", "gluonts", "pytorch-forecasting"},
-    "pandas": {"neuralforecast", "pytorch-forecasting"}, "datasets": {"setfit", "trl"},
-    "sentence-transformers": {"setfit"},
+    "transformers": {"sentence-transformers", "peft", "setfit", "transformer-lens"},
+    "scikit-learn": {"skorch", "setfit"}, "tensordict": {"torchrl"},
+    "lightning": {"chemprop", "gluonts", "pytorch-forecasting"}, "pandas": {"neuralforecast", "pytorch-forecasting"},
+    "datasets": {"setfit", "trl"}, "sentence-transformers": {"setfit"},
 }  # fmt: skip
 # What a library uses but does not ask for, by what a program says to make it do so.
 UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}
