@@ -150,7 +150,16 @@ def _keep_shape(leaf: Tensor) -> None:
 
 
 def shape_for(leaf: Tensor, node: Node | None) -> tuple:
-    """The shape that a leaf had when a node used it; for the gradient that a backward pass starts with, its present."""
+    """The shape that a leaf had when a node used it; for the gradient that a backward pass starts with, its present.
+
+    >>> from tensorgrad.autograd.graph import shape_for
+    >>> leaf = torch.ones(2, requires_grad=True)
+    >>> used = (leaf * 2).sum()
+    >>> with torch.no_grad():
+    ...     leaf = leaf.set_(torch.ones(3))
+    >>> shape_for(leaf, used.grad_fn), shape_for(leaf, None)
+    ((2,), (3,))
+    """
     if leaf._hooks is not None and node is not None:
         for number, shape in leaf._hooks.former_shapes:
             if node.sequence_nr < number:
