@@ -24,6 +24,7 @@ from tensorgrad.errors import (
     wrong_argument,
 )
 from tensorgrad.kernels.array import index as kernels
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.compare import where
@@ -710,7 +711,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:
         indices = indices + (indices < 0) * a[dim]  # count from the end
     if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
-        common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
+        common = matmul_kernels.broadcast_lead((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
         input = input.expand((*common[:dim], a[dim], *common[dim + 1 :]))
         indices = indices.expand((*common[:dim], b[dim], *common[dim + 1 :]))
     return _gather(input, dim, indices, out=out)

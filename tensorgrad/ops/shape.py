@@ -32,6 +32,7 @@ from tensorgrad.errors import (
     wrap_dims,
     wrong_argument,
 )
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
@@ -568,21 +569,8 @@ def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
         tensors = tuple(tensors[0])
     size: tuple = ()
     for x in tensors:
-        size = _broadcast_two(size, x._array.shape)
+        size = matmul_kernels.broadcast_lead(size, x._array.shape)
     return tuple([_expand(x, size) for x in tensors])
-
-
-def _broadcast_two(a: tuple, b: tuple) -> tuple:
-    if a == b or not a:
-        return b
-    ndim = max(len(a), len(b))
-    a, b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
-    for i in range(ndim - 1, -1, -1):
-        if a[i] != b[i] and 1 not in (a[i], b[i]):
-            raise RuntimeError(
-                f"The size of tensor a ({a[i]}) must match the size of tensor b ({b[i]}) at non-singleton dimension {i}"
-            )
-    return tuple([m if n == 1 else n for m, n in zip(a, b, strict=True)])
 
 
 # --- permuting dimensions ------------------------------------------------------------------------------------------

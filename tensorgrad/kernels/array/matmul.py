@@ -314,9 +314,9 @@ class _Rows:
 
 
 def broadcast_lead(first, second):
-    """The common shape of leading dimensions. Raises: RuntimeError if there is none."""
-    if first == second:
-        return first
+    """The common shape of two, such as of leading dimensions. Raises: RuntimeError if there is none."""
+    if first == second or not first:
+        return second
     ndim = max(len(first), len(second))
     a, b = (1,) * (ndim - len(first)) + first, (1,) * (ndim - len(second)) + second
     for d in range(ndim - 1, -1, -1):
