@@ -180,7 +180,7 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
 
 
 @inner(fastmath={"contract"})
-def _add_scaled(to, row, factor):
+def add_scaled(to, row, factor):
     for d in range(to.size):
         to[d] += row[d] * factor
 
@@ -223,7 +223,7 @@ def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, 
         add_eight(out, v, v_at + s * v_step, v_step, scores[s : s + TOGETHER])
     for s in range(whole, scores.size):
         at = v_at + s * v_step
-        _add_scaled(out, v[at : at + out.size], scores[s])
+        add_scaled(out, v[at : at + out.size], scores[s])
     share = F(1.0) / total
     for d in range(out.size):
         out[d] *= share

@@ -18,6 +18,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.attention import CONSTANT, CUBE, KEYS, LINEAR, LOG2_E, SQUARE, VECTOR
 from tensorgrad.kernels.compiled.attention import (
     add_mask,
+    add_scaled,
     added_mask,
     as_heads,
     even,
@@ -224,12 +225,6 @@ def _exps(row, base):
         row[i] = exp(row[i] - base)
 
 
-@inner(fastmath={"contract"})
-def _add_scaled(to, row, factor):
-    for d in range(to.size):
-        to[d] += row[d] * factor
-
-
 def _single():
     @shared(f"void({_OWN}, {_OWN}, {_OWN}, boolean, {_NUMBERS}, boolean, float32, {_OWN}, float32[:,:,::1], boolean, "
             "int64, int64)")  # fmt: skip
@@ -268,7 +263,7 @@ def _single():
                 for s in range(here.size):
                     at = b * vb + h * vh + (start + s) * vs
                     widened(v[at : at + features], row, brain)
-                    _add_scaled(more, row, here[s])
+                    add_scaled(more, row, here[s])
                 for d in range(features):
                     sums[d] = sums[d] * shrunk if start else F(0.0)
                 for d in range(features):

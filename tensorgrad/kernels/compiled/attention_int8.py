@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import quantized as general
-from tensorgrad.kernels.compiled.attention import TOGETHER, add_eight, added_mask, even, steps
+from tensorgrad.kernels.compiled.attention import TOGETHER, add_eight, add_scaled, added_mask, even, steps
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.moments import row_exps
 from tensorgrad.kernels.compiled.runtime import thread_pool
@@ -31,12 +31,6 @@ _MANY = 64  # queries that share keys, from which on products of matrices pay
 def _widened(v, at, count, out):
     for i in range(np.uint64(count)):
         out[i] = F(v[np.uint64(at) + i])
-
-
-@inner(fastmath={"contract"})
-def _add_one(to, row, p):
-    for i in range(to.size):
-        to[i] += row[i] * p
 
 
 @inner
@@ -95,7 +89,7 @@ def _attention():
             for s in range(whole, length):
                 _widened(v, values + s * width, width, wide)
                 for m in range(lines):
-                    _add_one(out4[b, h, m], wide[:width], shares[m, s])
+                    add_scaled(out4[b, h, m], wide[:width], shares[m, s])
 
     def kernel(query, key, key_scales, value, value_scales, mask, scale):
         general.int8_attention_shape(query, key, key_scales, value, value_scales, mask)
