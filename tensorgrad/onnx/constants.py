@@ -12,11 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.onnx.branches import uses
-from tensorgrad.onnx.model import Node, TensorData
+from tensorgrad.onnx.model import MOVES, Node, TensorData
 
-MOVES = frozenset(
-    ("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
-)
 RANDOM = frozenset(("Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"))
 
 

@@ -18,7 +18,7 @@ from tensorgrad.fx import GraphModule
 from tensorgrad.nn import Module, Parameter
 from tensorgrad.onnx.control import control_of
 from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
-from tensorgrad.onnx.model import NARROW, Graph, Model, Node, TensorData, ValueInfo
+from tensorgrad.onnx.model import MOVES, NARROW, Graph, Model, Node, TensorData, ValueInfo
 from tensorgrad.onnx.operators import OPERATORS, SEVERAL, function_of
 from tensorgrad.onnx.parsing import read_model
 
@@ -216,9 +216,6 @@ def _module(graph: Graph, version: int, outer: list[str] | None = None) -> Graph
     return GraphModule(root, program, "ONNXModel")
 
 
-_MOVES = frozenset(("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"))
-
-
 def _with_narrow(node: Node, narrow: dict[str, int]) -> Node:
     """An operator that says the type of its results, where another tensor has it: integers of a few bits are bytes
     here, which do not tell. `narrow` has the names of such values, and gets those of the results."""
@@ -231,9 +228,9 @@ def _with_narrow(node: Node, narrow: dict[str, int]) -> Node:
     elif kind:
         node = Node(node.operator, node.inputs, node.outputs, {**node.attributes, "output_dtype": kind})
     name = {"Cast": "to", "QuantizeLinear": "output_dtype"}.get(node.operator)
-    found = node.attributes.get(name) if name else narrow.get(node.inputs[0]) if node.operator in _MOVES else None
+    found = node.attributes.get(name) if name else narrow.get(node.inputs[0]) if node.operator in MOVES else None
     if isinstance(found, int) and found in NARROW:
-        narrow[node.outputs[0]] = found
+        narrow.update(dict.fromkeys(node.outputs, found))
     return node
 
 

@@ -22,6 +22,11 @@ NAMES = {number: name for name, number in ELEMENT_TYPES.items()} | {
 }  # fmt: skip
 NARROW = {21: 4, 22: 4, 25: 2, 26: 2}  # the bits of integers that are packed in files, and bytes here
 
+# Operators that put the numbers of tensors elsewhere, and change none.
+MOVES = frozenset((
+    "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
+))  # fmt: skip
+
 # The version of the file format that came with a version of the operators.
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 
