@@ -10,6 +10,7 @@ import tensorgrad as torch
 from tensorgrad.capture import quick_steps
 from tests.capture.compare import bits
 from tests.capture.test_chains import Training, plan_of, settled, usable
+from tests.support import threads as support
 
 pytestmark = pytest.mark.skipif(not usable(), reason="needs the compiled kernels")
 
@@ -112,10 +113,8 @@ class Mixed:
 
 @pytest.fixture(params=[1, 2])
 def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    with support.threads(torch, request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("settings", [{}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1, "maximize": True}])

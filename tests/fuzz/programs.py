@@ -54,7 +54,7 @@ KNOWN: tuple[Known, ...] = (
         r"\.data = ",
         "^error.*(invalid gradient|expected shape|size of tensor|broadcast shape|modified by an inplace|second time"
         "|not have been used|must be a matrix|Can't detach views|view of a leaf Variable)|^requires_grad of"
-        "|^is_leaf of|^(values|form) of \\w+\\.grad|^(shape of|names)",
+        "|^is_leaf of (.*RuntimeError|\\w+: True, in PyTorch False)|^(values|form) of \\w+\\.grad|^(shape of|names)",
         "a tensor that got another form or memory by .data after it was used, or was seen, and its views: PyTorch "
         "still asks a former base; each library notices at another moment",
     ),
