@@ -137,7 +137,7 @@ def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
     return tensor._hooks
 
 
-MOST_SHAPES = 100  # that are kept of a leaf; no graph outlives more
+MOST_SHAPES = 100  # that are kept of a leaf: for still older nodes the oldest of them stands
 
 
 @BEFORE_RESHAPE.append
